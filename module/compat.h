@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * All differences between kernel versions. The module is written against the
+ * newest kernel; this fills in what older ones lack. Nothing else in the module
+ * names a version.
+ */
+#ifndef TWHEEL_COMPAT_H
+#define TWHEEL_COMPAT_H
+
+#include <linux/hrtimer.h>
+#include <linux/time_namespace.h>
+#include <linux/version.h>
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 1, 0)
+#error "twheel needs Linux 6.1 or newer"
+#endif
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 13, 0)
+static inline void
+tw_hrtimer_setup(struct hrtimer *timer,
+		 enum hrtimer_restart (*function)(struct hrtimer *),
+		 clockid_t clockid, enum hrtimer_mode mode)
+{
+	hrtimer_init(timer, clockid, mode);
+	timer->function = function;
+}
+
+#define hrtimer_setup tw_hrtimer_setup
+#endif
+
+/*
+ * What the time namespace of the caller adds to a clock of the host, in ns.
+ * timens_ktime_to_host() would subtract it, but what it calls is exported only
+ * lately; timens_add_*() are inline everywhere.
+ */
+static inline s64 tw_timens_offset_ns(clockid_t clockid)
+{
+	struct timespec64 ts = {};
+
+	if (clockid == CLOCK_MONOTONIC)
+		timens_add_monotonic(&ts);
+	else if (clockid == CLOCK_BOOTTIME)
+		timens_add_boottime(&ts);
+	return timespec64_to_ns(&ts);
+}
+
+#endif /* TWHEEL_COMPAT_H */

@@ -1,0 +1,800 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * One wheel in operation. See engine.h.
+ *
+ * States of a timer
+ * =================
+ *
+ *          ARM, MODIFY               expiry
+ *   free ---------------> armed ---------------> ready
+ *     ^                   |  ^                   | | |
+ *     +--- CANCEL --------+  +---- MODIFY -------+ | |
+ *     |                      +---- read, periodic -+ |
+ *     +--- CANCEL; read of the last record ----------+
+ *
+ * A timer is in exactly one of them: armed it is in the wheel, ready it is in the
+ * queue. It is its own record of expiry, hence expiring allocates nothing and
+ * cannot fail, and a periodic timer that nobody reads costs no wake-ups.
+ *
+ * Locking
+ * =======
+ *
+ * One spinlock an engine, taken with softirqs off. It is never held for longer than
+ * a fixed number of timers takes: expiry works in batches and lets go between them,
+ * reading likewise, and the table grows outside. A batch leaves everything
+ * consistent, so that whatever comes between two batches is no special case.
+ *
+ * The records are copied out *under* the lock, with page faults off, and the timers
+ * are freed or re-armed before it is let go. So there is no state "being read":
+ * between the copy and the commit no cancel can come. A copy that faults takes fewer
+ * records; the caller then faults the page in without the lock and comes again.
+ *
+ * Sleepers are woken after the unlock. A record is in the queue before the wake-up,
+ * and sleepers look at the queue after they have queued themselves, with the barriers
+ * of the wait queue in between; so no wake-up is lost.
+ *
+ * The hrtimer
+ * ===========
+ *
+ * It is queued for @wake_tick, the lower bound of what the wheel has to do, and is
+ * started anew only to come earlier. Nothing that is due now gets to it: a deadline
+ * that has passed makes its timer ready in the caller's context. The callback works
+ * off one budget. What then remains waits for as long as the pass took, so that a
+ * flood of expiries leaves half of the CPU to others. While it runs @wake_tick is 0,
+ * which is before every tick, and so nobody else starts it. When the last timer is
+ * gone it is cancelled. If that comes while the callback is running, the callback
+ * finds nothing left and does not start it again.
+ *
+ * Time
+ * ====
+ *
+ * All times are those of the opener's time namespace; only tw_now() and
+ * tw_start_hrtimer() see the clock of the host. A timer expires at the first tick
+ * that does not begin before its expiry, so never early and less than a tick late.
+ */
+#include <linux/atomic.h>
+#include <linux/ktime.h>
+#include <linux/math64.h>
+#include <linux/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+
+#include "compat.h"
+#include "engine.h"
+
+#define CREATE_TRACE_POINTS
+#include "trace.h"
+
+/* Entries of the wheel that are visited under one hold of the lock. */
+#define TW_HOLD_BUDGET	128
+
+/* Holds of the lock in one pass: some 50 us of a softirq. */
+#define TW_PASS_HOLDS	8
+
+/* Least time between two passes of the hrtimer's callback. */
+#define TW_GAP_NS	(20 * NSEC_PER_USEC)
+
+static atomic_t tw_engine_count = ATOMIC_INIT(0);
+
+static u64 tw_now(const struct tw_engine *e)
+{
+	ktime_t now;
+
+	switch (e->clockid) {
+	case CLOCK_REALTIME:
+		now = ktime_get_real();
+		break;
+	case CLOCK_BOOTTIME:
+		now = ktime_get_boottime();
+		break;
+	case CLOCK_TAI:
+		now = ktime_get_clocktai();
+		break;
+	case TWHEEL_CLOCK_MANUAL:
+		return e->manual_ns;
+	default:
+		now = ktime_get();
+	}
+	return max_t(s64, ktime_to_ns(now) + e->offset_ns, 0);
+}
+
+/* The last time of which the clock, and hence an expiry, is capable. */
+static u64 tw_add_ns(u64 a, u64 b)
+{
+	return min_t(u64, a + b, S64_MAX);
+}
+
+/*
+ * The tick at which a timer expires: the first that does not begin before
+ * @expires_ns, or, if slack lets one choose, the roundest up to its end. Timers that
+ * are close together so come to share a tick.
+ */
+static u64 tw_expiry_tick(const struct tw_engine *e, u64 expires_ns, u64 slack_ns)
+{
+	u64 first, last;
+
+	if (expires_ns == TWHEEL_NEVER)
+		return U64_MAX;
+	first = (expires_ns + (1ULL << e->tick_shift) - 1) >> e->tick_shift;
+	last = tw_add_ns(expires_ns, slack_ns) >> e->tick_shift;
+	if (last <= first)
+		return first;
+	if (!first)
+		return 0;
+	/* The highest bit in which they differ is set in last: clear those below. */
+	return last & ~((1ULL << (fls64((first - 1) ^ last) - 1)) - 1);
+}
+
+static u64 tw_tick_ns(const struct tw_engine *e, u64 tick)
+{
+	return tick > (u64)S64_MAX >> e->tick_shift ? TWHEEL_NEVER :
+						      tick << e->tick_shift;
+}
+
+static void tw_start_hrtimer(struct tw_engine *e, u64 ns)
+{
+	lockdep_assert_held(&e->lock);
+
+	e->stats.hrtimer_starts++;
+	hrtimer_start(&e->hrtimer, ns_to_ktime(ns - e->offset_ns),
+		      HRTIMER_MODE_ABS_SOFT);
+}
+
+/* Sees to it that the engine is woken at @tick, or before. */
+static void tw_wake_at(struct tw_engine *e, u64 tick)
+{
+	u64 ns = tw_tick_ns(e, tick);
+
+	lockdep_assert_held(&e->lock);
+
+	if (tick >= e->wake_tick || ns == TWHEEL_NEVER)
+		return;
+	if (e->clockid == TWHEEL_CLOCK_MANUAL)
+		return;
+	e->wake_tick = tick;
+	tw_start_hrtimer(e, ns);
+}
+
+/* An idle engine has no hrtimer queued. */
+static void tw_stop_if_idle(struct tw_engine *e)
+{
+	lockdep_assert_held(&e->lock);
+
+	if (e->wheel.nr_armed || e->wake_tick == U64_MAX)
+		return;
+	if (hrtimer_try_to_cancel(&e->hrtimer) >= 0)
+		e->wake_tick = U64_MAX;
+}
+
+static void tw_ready_push(struct tw_engine *e, u32 index, struct tw_timer *t,
+			  u64 now)
+{
+	lockdep_assert_held(&e->lock);
+
+	t->node.owner |= TW_READY;
+	t->fired_ns = now;
+	t->next = WHEEL_NONE;
+	t->prev = e->ready_last;
+	if (e->ready_last == WHEEL_NONE)
+		e->ready_first = index;
+	else
+		tw_timer(&e->timers, e->ready_last)->next = index;
+	e->ready_last = index;
+	WRITE_ONCE(e->nr_ready, e->nr_ready + 1);
+	e->stats.ready_max = max_t(u64, e->stats.ready_max, e->nr_ready);
+	e->stats.fired++;
+	trace_twheel_expire(e->number, tw_timer_id(t, index), t->expires_ns, now);
+}
+
+static void tw_ready_remove(struct tw_engine *e, struct tw_timer *t)
+{
+	lockdep_assert_held(&e->lock);
+
+	if (t->prev == WHEEL_NONE)
+		e->ready_first = t->next;
+	else
+		tw_timer(&e->timers, t->prev)->next = t->next;
+	if (t->next == WHEEL_NONE)
+		e->ready_last = t->prev;
+	else
+		tw_timer(&e->timers, t->next)->prev = t->prev;
+	t->node.owner &= ~TW_READY;
+	WRITE_ONCE(e->nr_ready, e->nr_ready - 1);
+}
+
+/*
+ * Puts a timer whose @expires_ns is set where it belongs. It is armed, to be moved, or
+ * neither armed nor ready. True if it is ready now.
+ */
+static bool tw_place(struct tw_engine *e, u32 index, struct tw_timer *t, u64 now)
+{
+	u64 tick = tw_expiry_tick(e, t->expires_ns, t->slack_ns);
+	u64 now_tick = now >> e->tick_shift;
+
+	lockdep_assert_held(&e->lock);
+
+	if (tick <= now_tick) {
+		if (t->node.armed)
+			wheel_cancel(&e->wheel, index);
+		tw_ready_push(e, index, t, now);
+		tw_stop_if_idle(e);
+		return true;
+	}
+	wheel_forward(&e->wheel, now_tick);
+	wheel_arm(&e->wheel, index, tick);
+	tw_wake_at(e, tick);
+	return false;
+}
+
+static void tw_wake_readers(struct tw_engine *e)
+{
+	lockdep_assert_not_held(&e->lock);
+
+	trace_twheel_wake(e->number, READ_ONCE(e->nr_ready));
+	if (wq_has_sleeper(&e->wait))
+		wake_up_interruptible_poll(&e->wait, EPOLLIN | EPOLLRDNORM);
+}
+
+/* Expires a batch of what is due. True if that was all. */
+static bool tw_expire_batch(struct tw_engine *e, struct wheel_batch *batch)
+{
+	u64 now = tw_now(e);
+	bool all;
+	u32 i;
+
+	lockdep_assert_held(&e->lock);
+
+	batch->nr = 0;
+	batch->cascaded = 0;
+	all = wheel_advance(&e->wheel, now >> e->tick_shift, batch);
+	for (i = 0; i < batch->nr; i++)
+		tw_ready_push(e, batch->expired[i],
+			      tw_timer(&e->timers, batch->expired[i]), now);
+	e->stats.cascaded += batch->cascaded;
+	if (batch->cascaded)
+		trace_twheel_cascade(e->number, now >> e->tick_shift,
+				     batch->cascaded, batch->nr);
+	return all;
+}
+
+/* Expires what is due, as far as one budget goes. True if that was all. */
+static bool tw_pass(struct tw_engine *e)
+{
+	struct wheel_batch batch;
+	bool all = false, fired = false;
+	int hold;
+
+	for (hold = 0; hold < TW_PASS_HOLDS && !all; hold++) {
+		spin_lock_bh(&e->lock);
+		batch.budget = TW_HOLD_BUDGET;
+		while (!all && batch.budget) {
+			all = tw_expire_batch(e, &batch);
+			fired |= batch.nr;
+		}
+		spin_unlock_bh(&e->lock);
+	}
+	if (fired)
+		tw_wake_readers(e);
+	return all;
+}
+
+static enum hrtimer_restart tw_hrtimer_callback(struct hrtimer *hrtimer)
+{
+	struct tw_engine *e = container_of(hrtimer, struct tw_engine, hrtimer);
+	ktime_t begin = ktime_get();
+	bool all;
+
+	spin_lock_bh(&e->lock);
+	e->wake_tick = 0;
+	e->stats.wakeups++;
+	spin_unlock_bh(&e->lock);
+
+	all = tw_pass(e);
+
+	spin_lock_bh(&e->lock);
+	if (all) {
+		e->wake_tick = U64_MAX;
+		tw_wake_at(e, wheel_next_bound(&e->wheel));
+	} else {
+		s64 took_ns = ktime_to_ns(ktime_sub(ktime_get(), begin));
+
+		e->stats.continued++;
+		tw_start_hrtimer(e, tw_now(e) + max_t(s64, took_ns, TW_GAP_NS));
+	}
+	spin_unlock_bh(&e->lock);
+	return HRTIMER_NORESTART;
+}
+
+static void tw_setup_hrtimer(struct tw_engine *e)
+{
+	if (e->clockid != TWHEEL_CLOCK_MANUAL)
+		hrtimer_setup(&e->hrtimer, tw_hrtimer_callback, e->clockid,
+			      HRTIMER_MODE_ABS_SOFT);
+}
+
+/**
+ * tw_engine_create() - make an engine with the default clock and tick
+ * @capacity: how many timers it may have
+ *
+ * It takes the time namespace of the caller. May sleep.
+ *
+ * Return: the engine or NULL.
+ */
+struct tw_engine *tw_engine_create(u32 capacity)
+{
+	struct tw_engine *e = kvzalloc(sizeof(*e), GFP_KERNEL_ACCOUNT);
+
+	if (!e)
+		return NULL;
+	spin_lock_init(&e->lock);
+	mutex_init(&e->grow_lock);
+	init_waitqueue_head(&e->wait);
+	wheel_init(&e->wheel, 0);
+	tw_timers_init(&e->timers, &e->wheel, capacity);
+	e->clockid = CLOCK_MONOTONIC;
+	e->tick_shift = TW_TICK_SHIFT_DEFAULT;
+	e->number = atomic_inc_return(&tw_engine_count);
+	e->mono_ns = tw_timens_offset_ns(CLOCK_MONOTONIC);
+	e->boot_ns = tw_timens_offset_ns(CLOCK_BOOTTIME);
+	e->offset_ns = e->mono_ns;
+	e->wake_tick = U64_MAX;
+	e->ready_first = WHEEL_NONE;
+	e->ready_last = WHEEL_NONE;
+	tw_setup_hrtimer(e);
+	return e;
+}
+
+/**
+ * tw_engine_destroy() - disarm and free everything
+ * @e: the engine; nobody else uses it any more. May sleep
+ */
+void tw_engine_destroy(struct tw_engine *e)
+{
+	if (e->clockid != TWHEEL_CLOCK_MANUAL)
+		hrtimer_cancel(&e->hrtimer);
+	tw_timers_destroy(&e->timers);
+	kvfree(e);
+}
+
+/**
+ * tw_engine_clock_known() - whether there is such a clock
+ * @clockid: as in struct twheel_setup
+ *
+ * Return: true if tw_engine_setup() takes it.
+ */
+bool tw_engine_clock_known(u32 clockid)
+{
+	return clockid == CLOCK_REALTIME || clockid == CLOCK_MONOTONIC ||
+	       clockid == CLOCK_BOOTTIME || clockid == CLOCK_TAI ||
+	       clockid == TWHEEL_CLOCK_MANUAL;
+}
+
+/**
+ * tw_engine_grant_tick_ns() - the tick that is granted to a wish
+ * @tick_ns: the wish, 0 for the default
+ *
+ * Return: a power of two of nanoseconds.
+ */
+u64 tw_engine_grant_tick_ns(u64 tick_ns)
+{
+	if (!tick_ns)
+		return BIT_ULL(TW_TICK_SHIFT_DEFAULT);
+	return BIT_ULL(clamp_t(int, fls64(tick_ns) - 1, TW_TICK_SHIFT_MIN,
+			       TW_TICK_SHIFT_MAX));
+}
+
+/**
+ * tw_engine_is_fixed() - whether it is too late for tw_engine_setup()
+ * @e: the engine
+ *
+ * Return: true after a set-up or an arm.
+ */
+bool tw_engine_is_fixed(struct tw_engine *e)
+{
+	bool fixed;
+
+	spin_lock_bh(&e->lock);
+	fixed = e->fixed;
+	spin_unlock_bh(&e->lock);
+	return fixed;
+}
+
+/**
+ * tw_engine_setup() - choose clock, tick and capacity
+ * @e:     the engine
+ * @setup: a known clock, a tick that can be granted, a capacity
+ *
+ * Return: 0, or -EBUSY after a set-up or an arm.
+ */
+int tw_engine_setup(struct tw_engine *e, const struct twheel_setup *setup)
+{
+	int ret = -EBUSY;
+
+	spin_lock_bh(&e->lock);
+	if (!e->fixed) {
+		e->fixed = true;
+		e->clockid = setup->clockid;
+		e->tick_shift = fls64(setup->tick_ns) - 1;
+		e->timers.capacity = setup->capacity;
+		e->offset_ns = e->clockid == CLOCK_MONOTONIC ? e->mono_ns :
+			       e->clockid == CLOCK_BOOTTIME  ? e->boot_ns : 0;
+		tw_setup_hrtimer(e);
+		ret = 0;
+	}
+	spin_unlock_bh(&e->lock);
+	return ret;
+}
+
+/**
+ * tw_engine_info() - fill in what depends on the engine
+ * @e:    the engine
+ * @info: clockid, now, tick, capacity, armed and ready are written
+ */
+void tw_engine_info(struct tw_engine *e, struct twheel_info *info)
+{
+	spin_lock_bh(&e->lock);
+	info->clockid = e->clockid;
+	info->now_ns = tw_now(e);
+	info->tick_ns = BIT_ULL(e->tick_shift);
+	info->capacity = e->timers.capacity;
+	info->armed = e->wheel.nr_armed;
+	info->ready = e->nr_ready;
+	spin_unlock_bh(&e->lock);
+}
+
+/**
+ * tw_engine_stats() - take a copy of the counters
+ * @e:       the engine
+ * @stats:   out: counters, all of one instant
+ * @wake_ns: out: what the hrtimer is queued for, TWHEEL_NEVER if it is not queued
+ */
+void tw_engine_stats(struct tw_engine *e, struct tw_stats *stats, u64 *wake_ns)
+{
+	spin_lock_bh(&e->lock);
+	*stats = e->stats;
+	*wake_ns = TWHEEL_NEVER;
+	if (e->clockid != TWHEEL_CLOCK_MANUAL && hrtimer_is_queued(&e->hrtimer))
+		*wake_ns = ktime_to_ns(hrtimer_get_expires(&e->hrtimer)) +
+			   e->offset_ns;
+	spin_unlock_bh(&e->lock);
+}
+
+/* Makes room for more timers. */
+static int tw_grow(struct tw_engine *e)
+{
+	struct tw_growth growth;
+	bool full;
+	int ret = 0;
+
+	mutex_lock(&e->grow_lock);
+	/* Somebody else may have freed a timer, or grown the table, meanwhile. */
+	spin_lock_bh(&e->lock);
+	full = e->timers.free == WHEEL_NONE;
+	spin_unlock_bh(&e->lock);
+	if (!full)
+		goto out;
+	ret = tw_timers_prepare(&e->timers, &growth);
+	if (!ret) {
+		spin_lock_bh(&e->lock);
+		tw_timers_install(&e->timers, &growth);
+		spin_unlock_bh(&e->lock);
+	}
+	tw_timers_discard(&growth);
+out:
+	mutex_unlock(&e->grow_lock);
+	return ret;
+}
+
+static int tw_alloc_locked(struct tw_engine *e, u32 *index)
+	__acquires(&e->lock)
+{
+	int ret;
+
+	for (;;) {
+		spin_lock_bh(&e->lock);
+		ret = tw_timers_alloc(&e->timers, index);
+		if (ret != -EAGAIN)
+			return ret;
+		spin_unlock_bh(&e->lock);
+		ret = tw_grow(e);
+		if (ret) {
+			spin_lock_bh(&e->lock);
+			return ret;
+		}
+	}
+}
+
+/* Takes over what ARM and MODIFY say. */
+static void tw_assign(struct tw_timer *t, const struct twheel_op *op, u64 now)
+{
+	t->expires_ns = op->expires_ns;
+	if (op->flags & TWHEEL_F_REL && op->expires_ns != TWHEEL_NEVER)
+		t->expires_ns = tw_add_ns(now, op->expires_ns);
+	t->interval_ns = op->interval_ns;
+	t->slack_ns = op->slack_ns;
+	t->count = op->count;
+}
+
+/**
+ * tw_engine_arm() - arm a timer
+ * @e:  the engine
+ * @op: what to arm, checked
+ * @id: out: the handle
+ *
+ * May sleep for memory.
+ *
+ * Return: 0, -ENOSPC or -ENOMEM.
+ */
+int tw_engine_arm(struct tw_engine *e, const struct twheel_op *op, u64 *id)
+{
+	struct tw_timer *t;
+	bool ready;
+	u32 index;
+	u64 now;
+	int ret;
+
+	ret = tw_alloc_locked(e, &index);
+	if (ret) {
+		spin_unlock_bh(&e->lock);
+		return ret;
+	}
+	e->fixed = true;
+	now = tw_now(e);
+	t = tw_timer(&e->timers, index);
+	t->user_data = op->user_data;
+	tw_assign(t, op, now);
+	*id = tw_timer_id(t, index);
+	e->stats.armed++;
+	trace_twheel_arm(e->number, *id, t->expires_ns, t->interval_ns, now);
+	ready = tw_place(e, index, t, now);
+	spin_unlock_bh(&e->lock);
+	if (ready)
+		tw_wake_readers(e);
+	return 0;
+}
+
+/**
+ * tw_engine_cancel() - cancel a timer
+ * @e:  the engine
+ * @id: the handle
+ *
+ * Return: 0 if it was armed, 1 if it was ready, -ENOENT.
+ */
+int tw_engine_cancel(struct tw_engine *e, u64 id)
+{
+	struct tw_timer *t;
+	int ret = -ENOENT;
+	u32 index;
+
+	spin_lock_bh(&e->lock);
+	t = tw_timers_find(&e->timers, id, &index);
+	if (!t)
+		goto out;
+	ret = !t->node.armed;
+	if (ret)
+		tw_ready_remove(e, t);
+	else
+		wheel_cancel(&e->wheel, index);
+	tw_timers_free(&e->timers, index);
+	e->stats.cancelled++;
+	trace_twheel_cancel(e->number, id, ret);
+	tw_stop_if_idle(e);
+out:
+	spin_unlock_bh(&e->lock);
+	return ret;
+}
+
+/**
+ * tw_engine_modify() - arm a timer anew in place
+ * @e:  the engine
+ * @op: the handle and what to arm, checked
+ *
+ * Return: 0 if it was armed, 1 if it was ready, -ENOENT.
+ */
+int tw_engine_modify(struct tw_engine *e, const struct twheel_op *op)
+{
+	bool ready = false;
+	struct tw_timer *t;
+	int ret = -ENOENT;
+	u32 index;
+	u64 now;
+
+	spin_lock_bh(&e->lock);
+	t = tw_timers_find(&e->timers, op->id, &index);
+	if (!t)
+		goto out;
+	ret = !t->node.armed;
+	if (ret)
+		tw_ready_remove(e, t);
+	now = tw_now(e);
+	tw_assign(t, op, now);
+	e->stats.modified++;
+	trace_twheel_arm(e->number, op->id, t->expires_ns, t->interval_ns, now);
+	ready = tw_place(e, index, t, now);
+out:
+	spin_unlock_bh(&e->lock);
+	if (ready)
+		tw_wake_readers(e);
+	return ret;
+}
+
+/**
+ * tw_engine_query() - tell the state of a timer
+ * @e:  the engine
+ * @op: in: the handle. out: the rest
+ *
+ * Return: 0 or -ENOENT.
+ */
+int tw_engine_query(struct tw_engine *e, struct twheel_op *op)
+{
+	struct tw_timer *t;
+	u32 index;
+
+	spin_lock_bh(&e->lock);
+	t = tw_timers_find(&e->timers, op->id, &index);
+	if (t) {
+		op->flags = t->node.armed ? TWHEEL_F_ARMED : TWHEEL_F_READY;
+		op->user_data = t->user_data;
+		op->expires_ns = t->expires_ns;
+		op->interval_ns = t->interval_ns;
+		op->slack_ns = t->slack_ns;
+		op->count = t->count;
+		op->misfire = TWHEEL_MISFIRE_COUNT;
+	}
+	spin_unlock_bh(&e->lock);
+	return t ? 0 : -ENOENT;
+}
+
+/**
+ * tw_engine_next() - when the earliest timer fires
+ * @e:          the engine
+ * @expires_ns: out: when, or TWHEEL_NEVER
+ *
+ * What is due by now is expired first. May sleep.
+ *
+ * Return: 0 or -EINTR.
+ */
+int tw_engine_next(struct tw_engine *e, u64 *expires_ns)
+{
+	bool known;
+	u64 tick;
+
+	for (;;) {
+		if (tw_pass(e)) {
+			spin_lock_bh(&e->lock);
+			known = wheel_next(&e->wheel, &tick, TW_HOLD_BUDGET);
+			if (known)
+				*expires_ns = tw_tick_ns(e, tick);
+			spin_unlock_bh(&e->lock);
+			if (known)
+				return 0;
+		}
+		if (signal_pending(current))
+			return -EINTR;
+		cond_resched();
+	}
+}
+
+/**
+ * tw_engine_advance() - move a manual clock
+ * @e:     the engine
+ * @to_ns: the new now, at most S64_MAX
+ *
+ * May sleep.
+ *
+ * Return: 0, -EINVAL if the clock is not manual or would go back, -EINTR if a fatal
+ * signal came before all had expired.
+ */
+int tw_engine_advance(struct tw_engine *e, u64 to_ns)
+{
+	spin_lock_bh(&e->lock);
+	if (e->clockid != TWHEEL_CLOCK_MANUAL || to_ns < e->manual_ns) {
+		spin_unlock_bh(&e->lock);
+		return -EINVAL;
+	}
+	e->manual_ns = to_ns;
+	if (wheel_next_bound(&e->wheel) <= to_ns >> e->tick_shift)
+		e->stats.wakeups++;
+	spin_unlock_bh(&e->lock);
+
+	while (!tw_pass(e)) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		cond_resched();
+	}
+	return 0;
+}
+
+/* Further periods of a ready timer that have passed; of a one-shot none. */
+static u64 tw_overrun(const struct tw_timer *t, u64 now)
+{
+	u64 overrun;
+
+	if (!t->interval_ns || now < t->expires_ns)
+		return 0;
+	overrun = div64_u64(now - t->expires_ns, t->interval_ns);
+	return t->count ? min_t(u64, overrun, t->count - 1) : overrun;
+}
+
+/* Expiry of a periodic timer after the ones told; TWHEEL_NEVER if there is none. */
+static u64 tw_following_ns(const struct tw_timer *t, u64 overrun)
+{
+	u64 following_ns;
+
+	if (!t->interval_ns || (t->count && overrun + 1 == t->count))
+		return TWHEEL_NEVER;
+	following_ns = t->expires_ns + (overrun + 1) * t->interval_ns;
+	return following_ns > S64_MAX ? TWHEEL_NEVER : following_ns;
+}
+
+static void tw_fill_event(const struct tw_timer *t, u32 index, u64 now,
+			  struct twheel_event *event)
+{
+	u64 overrun = tw_overrun(t, now);
+
+	*event = (struct twheel_event){
+		.id = tw_timer_id(t, index),
+		.user_data = t->user_data,
+		.expires_ns = t->expires_ns,
+		.fired_ns = t->fired_ns,
+		.overrun = min_t(u64, overrun, U32_MAX),
+		.flags = tw_following_ns(t, overrun) == TWHEEL_NEVER ?
+			 0 : TWHEEL_EV_MORE,
+	};
+}
+
+/* Takes the first timer off the queue, its record having been told. */
+static void tw_consume(struct tw_engine *e, u64 now)
+{
+	u32 index = e->ready_first;
+	struct tw_timer *t = tw_timer(&e->timers, index);
+	u64 overrun = tw_overrun(t, now);
+	u64 following_ns = tw_following_ns(t, overrun);
+
+	lockdep_assert_held(&e->lock);
+
+	tw_ready_remove(e, t);
+	if (following_ns == TWHEEL_NEVER) {
+		tw_timers_free(&e->timers, index);
+		return;
+	}
+	t->expires_ns = following_ns;
+	if (t->count)
+		t->count -= overrun + 1;
+	tw_place(e, index, t, now);
+}
+
+/**
+ * tw_engine_read() - hand over the first records of the queue
+ * @e:     the engine
+ * @max:   at most so many
+ * @copy:  takes them; see there
+ * @to:    for @copy
+ * @fault: out: whether @copy took less than it was offered
+ *
+ * Hands over at most TW_READ_BATCH.
+ *
+ * Return: how many were taken.
+ */
+u32 tw_engine_read(struct tw_engine *e, u32 max, tw_copy_t copy, void *to,
+		   bool *fault)
+{
+	u32 i, index, taken, nr = 0;
+	const struct tw_timer *t;
+	u64 now;
+
+	spin_lock_bh(&e->lock);
+	max = min_t(u32, max, TW_READ_BATCH);
+	now = tw_now(e);
+	for (index = e->ready_first; index != WHEEL_NONE && nr < max;
+	     index = t->next) {
+		t = tw_timer(&e->timers, index);
+		tw_fill_event(t, index, now, &e->events[nr++]);
+	}
+	taken = nr ? copy(to, e->events, nr) : 0;
+	for (i = 0; i < taken; i++)
+		tw_consume(e, now);
+	spin_unlock_bh(&e->lock);
+	*fault = taken < nr;
+	return taken;
+}

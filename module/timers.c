@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The timers of one wheel. See timers.h.
+ *
+ * The table never shrinks while the file is open: a freed timer may still have an
+ * entry in the wheel. Growing comes in three steps, because memory is allocated
+ * where one may sleep and installed where one may not: tw_timers_prepare() without
+ * the lock of the engine, tw_timers_install() with it, tw_timers_discard() without.
+ * One at a time may be on its way. The arrays of chunks are replaced by larger ones
+ * that were filled beforehand, so that the lock is not held for longer as they grow.
+ */
+#include <linux/errno.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+
+#include "timers.h"
+
+#define TW_FIRST_ROOM	8
+
+/**
+ * tw_timers_init() - make a table of no timers
+ * @ts:       to be initialised
+ * @wheel:    an initialised wheel without nodes; the table goes into it
+ * @capacity: how many timers may live at one time
+ */
+void tw_timers_init(struct tw_timers *ts, struct wheel *wheel, u32 capacity)
+{
+	*ts = (struct tw_timers){
+		.wheel = wheel,
+		.free = WHEEL_NONE,
+		.capacity = capacity,
+	};
+}
+
+/**
+ * tw_timers_destroy() - free the table, whatever state its timers are in
+ * @ts: the table; nobody else uses it or its wheel any more. May sleep
+ */
+void tw_timers_destroy(struct tw_timers *ts)
+{
+	struct wheel *w = ts->wheel;
+	u32 i;
+
+	for (i = 0; i < w->nr_nodes; i += WHEEL_CHUNK_NODES) {
+		kfree(w->nodes[i >> WHEEL_NODE_SHIFT]);
+		cond_resched();
+	}
+	for (i = 0; i < w->nr_blocks; i += WHEEL_CHUNK_BLOCKS) {
+		kfree(w->blocks[i >> WHEEL_BLOCK_SHIFT]);
+		cond_resched();
+	}
+	kvfree(w->nodes);
+	kvfree(w->blocks);
+}
+
+/* A copy of a full @table with twice its @room. */
+static void **tw_larger_table(void *table, u32 *room)
+{
+	u32 larger = *room ? *room * 2 : TW_FIRST_ROOM;
+	void **copy = kvcalloc(larger, sizeof(*copy), GFP_KERNEL_ACCOUNT);
+
+	if (!copy)
+		return NULL;
+	if (*room)
+		memcpy(copy, table, *room * sizeof(*copy));
+	*room = larger;
+	return copy;
+}
+
+/**
+ * tw_timers_prepare() - allocate what WHEEL_CHUNK_NODES more timers need
+ * @ts:     the table. Nothing of it changes, and nobody else grows it meanwhile
+ * @growth: filled in
+ *
+ * May sleep. Whatever it returns, tw_timers_discard() is to be called in the end.
+ *
+ * Return: 0, -ENOMEM, or -ENOSPC if the table cannot have more timers.
+ */
+int tw_timers_prepare(const struct tw_timers *ts, struct tw_growth *growth)
+{
+	const struct wheel *w = ts->wheel;
+	u32 nr_nodes = w->nr_nodes + WHEEL_CHUNK_NODES;
+	u32 nr_blocks = w->nr_blocks;
+
+	*growth = (struct tw_growth){
+		.node_room = ts->node_room,
+		.block_room = ts->block_room,
+	};
+	if (nr_nodes > WHEEL_MAX_NODES)
+		return -ENOSPC;
+	growth->nodes = kzalloc(WHEEL_NODE_CHUNK_SIZE, GFP_KERNEL_ACCOUNT);
+	if (!growth->nodes)
+		return -ENOMEM;
+	for (; nr_blocks < wheel_blocks_for(nr_nodes);
+	     nr_blocks += WHEEL_CHUNK_BLOCKS) {
+		void *chunk = kzalloc(WHEEL_BLOCK_CHUNK_SIZE, GFP_KERNEL_ACCOUNT);
+
+		if (!chunk)
+			return -ENOMEM;
+		growth->blocks[growth->nr_blocks++] = chunk;
+	}
+	if (w->nr_nodes >> WHEEL_NODE_SHIFT == growth->node_room) {
+		growth->node_table = tw_larger_table(w->nodes, &growth->node_room);
+		if (!growth->node_table)
+			return -ENOMEM;
+	}
+	if ((nr_blocks - 1) >> WHEEL_BLOCK_SHIFT >= growth->block_room) {
+		growth->block_table = tw_larger_table(w->blocks,
+						      &growth->block_room);
+		if (!growth->block_table)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/**
+ * tw_timers_install() - put prepared memory into use
+ * @ts:     the table; the lock that guards it is held
+ * @growth: from a tw_timers_prepare() that returned 0
+ */
+void tw_timers_install(struct tw_timers *ts, struct tw_growth *growth)
+{
+	struct wheel *w = ts->wheel;
+	u32 i, first = w->nr_nodes;
+
+	if (growth->node_table) {
+		swap(w->nodes, growth->node_table);
+		ts->node_room = growth->node_room;
+	}
+	if (growth->block_table) {
+		void **old = (void **)w->blocks;
+
+		w->blocks = (struct wheel_block **)growth->block_table;
+		growth->block_table = old;
+		ts->block_room = growth->block_room;
+	}
+	while (growth->nr_blocks)
+		wheel_add_blocks(w, growth->blocks[--growth->nr_blocks]);
+	wheel_add_nodes(w, growth->nodes);
+	growth->nodes = NULL;
+
+	for (i = w->nr_nodes; i-- > first;) {
+		struct tw_timer *t = tw_timer(ts, i);
+
+		t->generation = 1;
+		t->next = ts->free;
+		ts->free = i;
+	}
+}
+
+/**
+ * tw_timers_discard() - free what was prepared and not installed, or replaced
+ * @growth: as the calls before have left it. May sleep
+ */
+void tw_timers_discard(struct tw_growth *growth)
+{
+	kfree(growth->nodes);
+	while (growth->nr_blocks)
+		kfree(growth->blocks[--growth->nr_blocks]);
+	kvfree(growth->node_table);
+	kvfree(growth->block_table);
+}
+
+/**
+ * tw_timers_alloc() - take a free timer
+ * @ts:    the table; the lock that guards it is held
+ * @index: out: the timer. The caller arms it or makes it ready before the lock is
+ *         released
+ *
+ * Return: 0, -ENOSPC if the capacity is in use, -EAGAIN if the table has to grow.
+ */
+int tw_timers_alloc(struct tw_timers *ts, u32 *index)
+{
+	if (ts->live >= ts->capacity)
+		return -ENOSPC;
+	if (ts->free == WHEEL_NONE)
+		return -EAGAIN;
+	*index = ts->free;
+	ts->free = tw_timer(ts, *index)->next;
+	ts->live++;
+	return 0;
+}
+
+/**
+ * tw_timers_free() - free a timer that is neither armed nor ready
+ * @ts:    the table; the lock that guards it is held
+ * @index: the timer
+ *
+ * A timer whose generations are used up is left lying rather than that a handle
+ * could ever name two timers.
+ */
+void tw_timers_free(struct tw_timers *ts, u32 index)
+{
+	struct tw_timer *t = tw_timer(ts, index);
+
+	ts->live--;
+	if (!++t->generation)
+		return;
+	t->next = ts->free;
+	ts->free = index;
+}
+
+/**
+ * tw_timers_find() - the timer that a handle names
+ * @ts:    the table; the lock that guards it is held
+ * @id:    the handle, from anywhere
+ * @index: out: the index of the timer
+ *
+ * Return: the timer, which is armed or ready, or NULL.
+ */
+struct tw_timer *tw_timers_find(const struct tw_timers *ts, u64 id, u32 *index)
+{
+	struct tw_timer *t;
+
+	*index = (u32)id;
+	if (*index >= ts->wheel->nr_nodes)
+		return NULL;
+	t = tw_timer(ts, *index);
+	if (t->generation != id >> 32)
+		return NULL;
+	return t->node.armed || t->node.owner & TW_READY ? t : NULL;
+}

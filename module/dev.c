@@ -119,15 +119,15 @@ TW_ASSERT_AT(twheel_advance, size, 0);
 TW_ASSERT_AT(twheel_advance, flags, 4);
 TW_ASSERT_AT(twheel_advance, to_ns, 8);
 
-/* Every struct so far is as it was first: no smaller size was ever right. */
+/* A struct that is only written may be taken in part, but for its first fields. */
 #define TW_MIN_OUT_SIZE		8
 
 /* A copy that faults this often in a row without getting on is given up. */
 #define TW_FAULT_RETRIES	16
 
 /*
- * Copies in a struct that begins with its size. An older, shorter one is filled up
- * with zeroes, a newer, longer one must have nothing but zeroes beyond.
+ * Copies in a struct that begins with its size. A newer, longer one must have nothing
+ * but zeroes beyond. Every struct so far is as it was first: no shorter one is right.
  */
 static int tw_get_sized(void *to, u32 size, const void __user *from)
 {
@@ -251,21 +251,17 @@ static int tw_ioctl_arm(struct tw_engine *e, void __user *arg)
 	int ret;
 	u64 id;
 
-	if (copy_from_user(&op, uop, sizeof(op)))
-		return -EFAULT;
-	ret = tw_check_op(&op, TWHEEL_OP_ARM, TWHEEL_F_REL);
-	if (!ret && op.id)
-		ret = -EINVAL;
-	if (!ret)
-		ret = tw_check_arm(&op);
-	if (ret)
-		return ret;
 	/*
 	 * A timer whose id cannot be told must not be armed, so try beforehand. If the
 	 * page goes away in between all the same, the timer goes too.
 	 */
-	if (put_user(0, &uop->id))
+	if (copy_from_user(&op, uop, sizeof(op)) || put_user(0, &uop->id))
 		return -EFAULT;
+	ret = tw_check_op(&op, TWHEEL_OP_ARM, TWHEEL_F_REL);
+	if (!ret)
+		ret = tw_check_arm(&op);
+	if (ret)
+		return ret;
 	ret = tw_engine_arm(e, &op, &id);
 	if (ret)
 		return ret;
@@ -432,8 +428,9 @@ static ssize_t tw_read_iter(struct kiocb *iocb, struct iov_iter *to)
 			return ret;
 		if (file->f_flags & O_NONBLOCK || iocb->ki_flags & IOCB_NOWAIT)
 			return -EAGAIN;
-		if (wait_event_interruptible(e->wait, READ_ONCE(e->nr_ready)))
-			return -EINTR;
+		ret = wait_event_interruptible(e->wait, READ_ONCE(e->nr_ready));
+		if (ret)
+			return ret;
 	}
 }
 

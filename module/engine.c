@@ -74,7 +74,27 @@
 /* Least time between two passes of the hrtimer's callback. */
 #define TW_GAP_NS	(20 * NSEC_PER_USEC)
 
+/* Largest wheel that is checked whole at each unlock of a debugging build. */
+#define TW_CHECK_NODES	1024
+
 static atomic_t tw_engine_count = ATOMIC_INIT(0);
+
+static void tw_lock(struct tw_engine *e)
+	__acquires(&e->lock)
+{
+	spin_lock_bh(&e->lock);
+}
+
+static void tw_unlock(struct tw_engine *e)
+	__releases(&e->lock)
+{
+	const char *wrong = NULL;
+
+	if (IS_ENABLED(CONFIG_TWHEEL_DEBUG) && e->wheel.nr_nodes <= TW_CHECK_NODES)
+		wrong = wheel_check(&e->wheel);
+	WARN_ONCE(wrong, "twheel: %s\n", wrong);
+	spin_unlock_bh(&e->lock);
+}
 
 static u64 tw_now(const struct tw_engine *e)
 {
@@ -265,13 +285,13 @@ static bool tw_pass(struct tw_engine *e)
 	int hold;
 
 	for (hold = 0; hold < TW_PASS_HOLDS && !all; hold++) {
-		spin_lock_bh(&e->lock);
+		tw_lock(e);
 		batch.budget = TW_HOLD_BUDGET;
 		while (!all && batch.budget) {
 			all = tw_expire_batch(e, &batch);
 			fired |= batch.nr;
 		}
-		spin_unlock_bh(&e->lock);
+		tw_unlock(e);
 	}
 	if (fired)
 		tw_wake_readers(e);
@@ -284,14 +304,14 @@ static enum hrtimer_restart tw_hrtimer_callback(struct hrtimer *hrtimer)
 	ktime_t begin = ktime_get();
 	bool all;
 
-	spin_lock_bh(&e->lock);
+	tw_lock(e);
 	e->wake_tick = 0;
 	e->stats.wakeups++;
-	spin_unlock_bh(&e->lock);
+	tw_unlock(e);
 
 	all = tw_pass(e);
 
-	spin_lock_bh(&e->lock);
+	tw_lock(e);
 	if (all) {
 		e->wake_tick = U64_MAX;
 		tw_wake_at(e, wheel_next_bound(&e->wheel));
@@ -301,15 +321,19 @@ static enum hrtimer_restart tw_hrtimer_callback(struct hrtimer *hrtimer)
 		e->stats.continued++;
 		tw_start_hrtimer(e, tw_now(e) + max_t(s64, took_ns, TW_GAP_NS));
 	}
-	spin_unlock_bh(&e->lock);
+	tw_unlock(e);
 	return HRTIMER_NORESTART;
 }
 
+/* On a manual clock it is never started, but there all the same. */
 static void tw_setup_hrtimer(struct tw_engine *e)
 {
-	if (e->clockid != TWHEEL_CLOCK_MANUAL)
-		hrtimer_setup(&e->hrtimer, tw_hrtimer_callback, e->clockid,
-			      HRTIMER_MODE_ABS_SOFT);
+	clockid_t clockid = e->clockid;
+
+	if (clockid == TWHEEL_CLOCK_MANUAL)
+		clockid = CLOCK_MONOTONIC;
+	hrtimer_setup(&e->hrtimer, tw_hrtimer_callback, clockid,
+		      HRTIMER_MODE_ABS_SOFT);
 }
 
 /**
@@ -350,8 +374,7 @@ struct tw_engine *tw_engine_create(u32 capacity)
  */
 void tw_engine_destroy(struct tw_engine *e)
 {
-	if (e->clockid != TWHEEL_CLOCK_MANUAL)
-		hrtimer_cancel(&e->hrtimer);
+	hrtimer_cancel(&e->hrtimer);
 	tw_timers_destroy(&e->timers);
 	kvfree(e);
 }
@@ -393,9 +416,9 @@ bool tw_engine_is_fixed(struct tw_engine *e)
 {
 	bool fixed;
 
-	spin_lock_bh(&e->lock);
+	tw_lock(e);
 	fixed = e->fixed;
-	spin_unlock_bh(&e->lock);
+	tw_unlock(e);
 	return fixed;
 }
 
@@ -410,7 +433,7 @@ int tw_engine_setup(struct tw_engine *e, const struct twheel_setup *setup)
 {
 	int ret = -EBUSY;
 
-	spin_lock_bh(&e->lock);
+	tw_lock(e);
 	if (!e->fixed) {
 		e->fixed = true;
 		e->clockid = setup->clockid;
@@ -421,7 +444,7 @@ int tw_engine_setup(struct tw_engine *e, const struct twheel_setup *setup)
 		tw_setup_hrtimer(e);
 		ret = 0;
 	}
-	spin_unlock_bh(&e->lock);
+	tw_unlock(e);
 	return ret;
 }
 
@@ -432,14 +455,14 @@ int tw_engine_setup(struct tw_engine *e, const struct twheel_setup *setup)
  */
 void tw_engine_info(struct tw_engine *e, struct twheel_info *info)
 {
-	spin_lock_bh(&e->lock);
+	tw_lock(e);
 	info->clockid = e->clockid;
 	info->now_ns = tw_now(e);
 	info->tick_ns = BIT_ULL(e->tick_shift);
 	info->capacity = e->timers.capacity;
 	info->armed = e->wheel.nr_armed;
 	info->ready = e->nr_ready;
-	spin_unlock_bh(&e->lock);
+	tw_unlock(e);
 }
 
 /**
@@ -450,13 +473,13 @@ void tw_engine_info(struct tw_engine *e, struct twheel_info *info)
  */
 void tw_engine_stats(struct tw_engine *e, struct tw_stats *stats, u64 *wake_ns)
 {
-	spin_lock_bh(&e->lock);
+	tw_lock(e);
 	*stats = e->stats;
 	*wake_ns = TWHEEL_NEVER;
-	if (e->clockid != TWHEEL_CLOCK_MANUAL && hrtimer_is_queued(&e->hrtimer))
+	if (hrtimer_is_queued(&e->hrtimer))
 		*wake_ns = ktime_to_ns(hrtimer_get_expires(&e->hrtimer)) +
 			   e->offset_ns;
-	spin_unlock_bh(&e->lock);
+	tw_unlock(e);
 }
 
 /* Makes room for more timers. */
@@ -468,16 +491,16 @@ static int tw_grow(struct tw_engine *e)
 
 	mutex_lock(&e->grow_lock);
 	/* Somebody else may have freed a timer, or grown the table, meanwhile. */
-	spin_lock_bh(&e->lock);
+	tw_lock(e);
 	full = e->timers.free == WHEEL_NONE;
-	spin_unlock_bh(&e->lock);
+	tw_unlock(e);
 	if (!full)
 		goto out;
 	ret = tw_timers_prepare(&e->timers, &growth);
 	if (!ret) {
-		spin_lock_bh(&e->lock);
+		tw_lock(e);
 		tw_timers_install(&e->timers, &growth);
-		spin_unlock_bh(&e->lock);
+		tw_unlock(e);
 	}
 	tw_timers_discard(&growth);
 out:
@@ -491,14 +514,14 @@ static int tw_alloc_locked(struct tw_engine *e, u32 *index)
 	int ret;
 
 	for (;;) {
-		spin_lock_bh(&e->lock);
+		tw_lock(e);
 		ret = tw_timers_alloc(&e->timers, index);
 		if (ret != -EAGAIN)
 			return ret;
-		spin_unlock_bh(&e->lock);
+		tw_unlock(e);
 		ret = tw_grow(e);
 		if (ret) {
-			spin_lock_bh(&e->lock);
+			tw_lock(e);
 			return ret;
 		}
 	}
@@ -535,7 +558,7 @@ int tw_engine_arm(struct tw_engine *e, const struct twheel_op *op, u64 *id)
 
 	ret = tw_alloc_locked(e, &index);
 	if (ret) {
-		spin_unlock_bh(&e->lock);
+		tw_unlock(e);
 		return ret;
 	}
 	e->fixed = true;
@@ -547,7 +570,7 @@ int tw_engine_arm(struct tw_engine *e, const struct twheel_op *op, u64 *id)
 	e->stats.armed++;
 	trace_twheel_arm(e->number, *id, t->expires_ns, t->interval_ns, now);
 	ready = tw_place(e, index, t, now);
-	spin_unlock_bh(&e->lock);
+	tw_unlock(e);
 	if (ready)
 		tw_wake_readers(e);
 	return 0;
@@ -566,7 +589,7 @@ int tw_engine_cancel(struct tw_engine *e, u64 id)
 	int ret = -ENOENT;
 	u32 index;
 
-	spin_lock_bh(&e->lock);
+	tw_lock(e);
 	t = tw_timers_find(&e->timers, id, &index);
 	if (!t)
 		goto out;
@@ -580,7 +603,7 @@ int tw_engine_cancel(struct tw_engine *e, u64 id)
 	trace_twheel_cancel(e->number, id, ret);
 	tw_stop_if_idle(e);
 out:
-	spin_unlock_bh(&e->lock);
+	tw_unlock(e);
 	return ret;
 }
 
@@ -599,7 +622,7 @@ int tw_engine_modify(struct tw_engine *e, const struct twheel_op *op)
 	u32 index;
 	u64 now;
 
-	spin_lock_bh(&e->lock);
+	tw_lock(e);
 	t = tw_timers_find(&e->timers, op->id, &index);
 	if (!t)
 		goto out;
@@ -612,7 +635,7 @@ int tw_engine_modify(struct tw_engine *e, const struct twheel_op *op)
 	trace_twheel_arm(e->number, op->id, t->expires_ns, t->interval_ns, now);
 	ready = tw_place(e, index, t, now);
 out:
-	spin_unlock_bh(&e->lock);
+	tw_unlock(e);
 	if (ready)
 		tw_wake_readers(e);
 	return ret;
@@ -630,7 +653,7 @@ int tw_engine_query(struct tw_engine *e, struct twheel_op *op)
 	struct tw_timer *t;
 	u32 index;
 
-	spin_lock_bh(&e->lock);
+	tw_lock(e);
 	t = tw_timers_find(&e->timers, op->id, &index);
 	if (t) {
 		op->flags = t->node.armed ? TWHEEL_F_ARMED : TWHEEL_F_READY;
@@ -641,7 +664,7 @@ int tw_engine_query(struct tw_engine *e, struct twheel_op *op)
 		op->count = t->count;
 		op->misfire = TWHEEL_MISFIRE_COUNT;
 	}
-	spin_unlock_bh(&e->lock);
+	tw_unlock(e);
 	return t ? 0 : -ENOENT;
 }
 
@@ -652,7 +675,7 @@ int tw_engine_query(struct tw_engine *e, struct twheel_op *op)
  *
  * What is due by now is expired first. May sleep.
  *
- * Return: 0 or -EINTR.
+ * Return: 0 or -ERESTARTSYS.
  */
 int tw_engine_next(struct tw_engine *e, u64 *expires_ns)
 {
@@ -661,16 +684,16 @@ int tw_engine_next(struct tw_engine *e, u64 *expires_ns)
 
 	for (;;) {
 		if (tw_pass(e)) {
-			spin_lock_bh(&e->lock);
+			tw_lock(e);
 			known = wheel_next(&e->wheel, &tick, TW_HOLD_BUDGET);
 			if (known)
 				*expires_ns = tw_tick_ns(e, tick);
-			spin_unlock_bh(&e->lock);
+			tw_unlock(e);
 			if (known)
 				return 0;
 		}
 		if (signal_pending(current))
-			return -EINTR;
+			return -ERESTARTSYS;
 		cond_resched();
 	}
 }
@@ -687,15 +710,15 @@ int tw_engine_next(struct tw_engine *e, u64 *expires_ns)
  */
 int tw_engine_advance(struct tw_engine *e, u64 to_ns)
 {
-	spin_lock_bh(&e->lock);
+	tw_lock(e);
 	if (e->clockid != TWHEEL_CLOCK_MANUAL || to_ns < e->manual_ns) {
-		spin_unlock_bh(&e->lock);
+		tw_unlock(e);
 		return -EINVAL;
 	}
 	e->manual_ns = to_ns;
 	if (wheel_next_bound(&e->wheel) <= to_ns >> e->tick_shift)
 		e->stats.wakeups++;
-	spin_unlock_bh(&e->lock);
+	tw_unlock(e);
 
 	while (!tw_pass(e)) {
 		if (fatal_signal_pending(current))
@@ -716,15 +739,10 @@ static u64 tw_overrun(const struct tw_timer *t, u64 now)
 	return t->count ? min_t(u64, overrun, t->count - 1) : overrun;
 }
 
-/* Expiry of a periodic timer after the ones told; TWHEEL_NEVER if there is none. */
-static u64 tw_following_ns(const struct tw_timer *t, u64 overrun)
+/* Whether the expiries that are told now are the last ones. */
+static bool tw_ends(const struct tw_timer *t, u64 overrun)
 {
-	u64 following_ns;
-
-	if (!t->interval_ns || (t->count && overrun + 1 == t->count))
-		return TWHEEL_NEVER;
-	following_ns = t->expires_ns + (overrun + 1) * t->interval_ns;
-	return following_ns > S64_MAX ? TWHEEL_NEVER : following_ns;
+	return !t->interval_ns || (t->count && overrun + 1 == t->count);
 }
 
 static void tw_fill_event(const struct tw_timer *t, u32 index, u64 now,
@@ -738,8 +756,7 @@ static void tw_fill_event(const struct tw_timer *t, u32 index, u64 now,
 		.expires_ns = t->expires_ns,
 		.fired_ns = t->fired_ns,
 		.overrun = min_t(u64, overrun, U32_MAX),
-		.flags = tw_following_ns(t, overrun) == TWHEEL_NEVER ?
-			 0 : TWHEEL_EV_MORE,
+		.flags = tw_ends(t, overrun) ? 0 : TWHEEL_EV_MORE,
 	};
 }
 
@@ -749,16 +766,18 @@ static void tw_consume(struct tw_engine *e, u64 now)
 	u32 index = e->ready_first;
 	struct tw_timer *t = tw_timer(&e->timers, index);
 	u64 overrun = tw_overrun(t, now);
-	u64 following_ns = tw_following_ns(t, overrun);
 
 	lockdep_assert_held(&e->lock);
 
 	tw_ready_remove(e, t);
-	if (following_ns == TWHEEL_NEVER) {
+	if (tw_ends(t, overrun)) {
 		tw_timers_free(&e->timers, index);
 		return;
 	}
-	t->expires_ns = following_ns;
+	/* Neither factor nor sum can overflow: all but the last period has passed. */
+	t->expires_ns += (overrun + 1) * t->interval_ns;
+	if (t->expires_ns > S64_MAX)
+		t->expires_ns = TWHEEL_NEVER;
 	if (t->count)
 		t->count -= overrun + 1;
 	tw_place(e, index, t, now);
@@ -783,7 +802,7 @@ u32 tw_engine_read(struct tw_engine *e, u32 max, tw_copy_t copy, void *to,
 	const struct tw_timer *t;
 	u64 now;
 
-	spin_lock_bh(&e->lock);
+	tw_lock(e);
 	max = min_t(u32, max, TW_READ_BATCH);
 	now = tw_now(e);
 	for (index = e->ready_first; index != WHEEL_NONE && nr < max;
@@ -794,7 +813,7 @@ u32 tw_engine_read(struct tw_engine *e, u32 max, tw_copy_t copy, void *to,
 	taken = nr ? copy(to, e->events, nr) : 0;
 	for (i = 0; i < taken; i++)
 		tw_consume(e, now);
-	spin_unlock_bh(&e->lock);
+	tw_unlock(e);
 	*fault = taken < nr;
 	return taken;
 }

@@ -210,14 +210,15 @@ enum twheel_misfire {
  * @flags:       in: TWHEEL_F_REL. out (QUERY): the state of the timer
  * @res:         out, in an array only: what the single call would have returned,
  *               an error as a negative errno. Ignored on input
- * @id:          in (all but ARM) and out (ARM): the handle, never 0. Must be 0 in
- *               ARM
+ * @id:          in (all but ARM): the handle. out (ARM): the handle, never 0; or 0
+ *               after an error
  * @user_data:   in (ARM): comes back in every record. out (QUERY). Not read by
  *               the others
  * @expires_ns:  in (ARM, MODIFY): first expiry, absolute or with TWHEEL_F_REL from
  *               now; at most S64_MAX, or TWHEEL_NEVER for a parked timer. A sum
- *               with now beyond S64_MAX is S64_MAX. out (QUERY): the next
- *               expiry, or for a ready timer the one its record tells
+ *               with now beyond S64_MAX is S64_MAX; a period that ends beyond it
+ *               parks the timer. out (QUERY): the next expiry, or for a ready
+ *               timer the one its record tells
  * @interval_ns: in (ARM, MODIFY): period, at most S64_MAX. 0: expires once.
  *               out (QUERY)
  * @slack_ns:    in (ARM, MODIFY): may expire that much later, at most S64_MAX.
@@ -433,7 +434,7 @@ struct twheel_advance {
  *
  * A deadline that has passed is ready at once. Returns 0. Errors: EINVAL,
  * EOPNOTSUPP, EFAULT, ENOSPC, ENOMEM; after each of them no timer is armed and @id
- * is what it was, 0.
+ * is 0.
  */
 #define TWHEEL_IOC_ARM		_IOWR(TWHEEL_IOC_TYPE, 0x02, struct twheel_op)
 /**

@@ -175,6 +175,8 @@ const char *wheel_check(const struct wheel *w);
  * wheel_node() - the node of an index
  * @w:     the wheel
  * @index: below @w->nr_nodes
+ *
+ * Return: the node.
  */
 static inline struct wheel_node *wheel_node(const struct wheel *w, u32 index)
 {

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A device that breaks its promises, to see that twheelctl notices. It takes the
+ * place of /dev/twheel at link time (--wrap). Time is virtual on every clock and
+ * moves when the program sleeps. TWHEEL_FAKE names what goes wrong:
+ *
+ *   early   records are a nanosecond early
+ *   lose    the second timer is forgotten when it expires
+ *   forget  ... and with it all the others
+ *   double  the second record comes twice
+ *   more    a periodic timer expires once too often
+ *   less    ... and once too seldom
+ *   stuck   nothing ever fires
+ *   noread  read fails
+ *   noarm   the third arm fails
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <linux/twheel.h>
+
+#include "fake.h"
+
+#define TIMERS	16
+#define EVENTS	64
+#define TICK	1048576ULL
+
+static struct twheel_op timers[TIMERS];
+static struct twheel_event events[EVENTS];
+static unsigned int armed, nr_timers, ready;
+static unsigned long long now = 1000000;
+static int wheel = -1, clockid = 1;
+
+static int breaks(const char *how)
+{
+	const char *env = getenv("TWHEEL_FAKE");
+
+	return env && !strcmp(env, how);
+}
+
+static unsigned long long next_expiry(void)
+{
+	unsigned long long next = TWHEEL_NEVER;
+	unsigned int i;
+
+	for (i = 0; i < nr_timers; i++)
+		if (timers[i].id && timers[i].expires_ns < next)
+			next = timers[i].expires_ns;
+	return next == TWHEEL_NEVER ? next : (next + TICK - 1) / TICK * TICK;
+}
+
+static void fire(struct twheel_op *op)
+{
+	struct twheel_event ev = {
+		.id = op->id,
+		.user_data = op->user_data,
+		.expires_ns = op->expires_ns,
+		.fired_ns = breaks("early") ? op->expires_ns - 1 : now,
+	};
+	int extra = breaks("more") ? 1 : breaks("less") ? -1 : 0;
+
+	op->res++;
+	if (op->interval_ns &&
+	    (!op->count || op->res < (int)op->count + extra)) {
+		ev.flags = TWHEEL_EV_MORE;
+		op->expires_ns += op->interval_ns;
+	} else {
+		op->id = 0;
+		armed--;
+	}
+	if (ev.user_data == 1 && (breaks("lose") || breaks("forget"))) {
+		armed = breaks("forget") ? 0 : armed;
+		nr_timers = breaks("forget") ? 0 : nr_timers;
+		return;
+	}
+	events[ready++] = ev;
+	if (ready == 2 && breaks("double"))
+		events[ready++] = ev;
+}
+
+static void advance(unsigned long long to)
+{
+	unsigned int i;
+
+	now = to;
+	for (i = 0; i < nr_timers && !breaks("stuck"); i++)
+		if (timers[i].id && timers[i].expires_ns <= now)
+			fire(&timers[i]);
+}
+
+static int arm(struct twheel_op *op)
+{
+	if (breaks("noarm") && armed == 2) {
+		errno = ENOMEM;
+		return -1;
+	}
+	op->id = ++armed;
+	timers[nr_timers++] = *op;
+	return 0;
+}
+
+int __wrap_open(const char *path, int flags, ...)
+{
+	if (strcmp(path, "/dev/twheel"))
+		return __real_open(path, flags);
+	wheel = __real_open("/dev/null", flags);
+	return wheel;
+}
+
+int __wrap_ioctl(int fd, unsigned long cmd, ...)
+{
+	struct twheel_setup *setup;
+	struct twheel_info *info;
+	va_list args;
+	void *arg;
+
+	va_start(args, cmd);
+	arg = va_arg(args, void *);
+	va_end(args);
+	errno = ENOTTY;
+	if (fd != wheel)
+		return -1;
+	switch (cmd) {
+	case TWHEEL_IOC_INFO:
+		info = arg;
+		info->now_ns = now;
+		info->clockid = clockid;
+		info->armed = armed;
+		info->ready = ready;
+		return 0;
+	case TWHEEL_IOC_SETUP:
+		setup = arg;
+		setup->tick_ns = TICK;
+		clockid = setup->clockid;
+		return 0;
+	case TWHEEL_IOC_ARM:
+		return arm(arg);
+	case TWHEEL_IOC_NEXT:
+		((struct twheel_next *)arg)->expires_ns = next_expiry();
+		return 0;
+	case TWHEEL_IOC_ADVANCE:
+		advance(((struct twheel_advance *)arg)->to_ns);
+		return 0;
+	}
+	return -1;
+}
+
+ssize_t __wrap_read(int fd, void *buf, size_t len)
+{
+	unsigned int nr = ready;
+
+	if (fd != wheel)
+		return __real_read(fd, buf, len);
+	errno = !nr ? EAGAIN : EIO;
+	if (!nr || breaks("noread"))
+		return -1;
+	memcpy(buf, events, nr * sizeof(events[0]));
+	ready = 0;
+	return nr * sizeof(events[0]);
+}
+
+int __wrap_ppoll(struct pollfd *pfd, nfds_t nr, const struct timespec *ts,
+		 const sigset_t *mask)
+{
+	unsigned long long sleep = ts->tv_sec * 1000000000ULL + ts->tv_nsec;
+	unsigned long long next = next_expiry();
+
+	(void)pfd;
+	(void)nr;
+	(void)mask;
+	advance(next > now && next < now + sleep ? next : now + sleep);
+	return !!ready;
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0
+/* twheelctl - timers of /dev/twheel from the command line */
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <linux/twheel.h>
+
+#include "commands.h"
+#include "report.h"
+
+#define VERSION		"0.1"
+#define HELP_COLUMN	20
+#define HELP_INDENT	"                    "
+
+enum command {
+	INFO	= 1 << 0,
+	ARM	= 1 << 1,
+	RUN	= 1 << 2,
+};
+
+static const struct {
+	const char *name;
+	const char *args;
+	const char *help;
+	enum command bit;
+} commands[] = {
+	{ "info", "", "Show what the device and the module offer.", INFO },
+	{ "arm", " DELAY",
+	  "Arm one timer, wait, and print each firing with its lateness.\n"
+	  "DELAY is a duration such as 1h30m, 1.5s or 250us, or a wall-clock time such\n"
+	  "as @2026-12-24T18:00:00. A timer with --every and without --count goes on\n"
+	  "until it is interrupted.", ARM },
+	{ "run", " FILE|-",
+	  "Arm one timer for each line of FILE on one descriptor, print each firing as it\n"
+	  "happens, and a summary at the end. A line is\n"
+	  "    DELAY [every INTERVAL] [count N] LABEL\n"
+	  "Empty lines and those that begin with # do not count. If a line is bad, it is\n"
+	  "named and nothing is armed.", RUN },
+};
+
+static const struct {
+	const char *name;
+	const char *arg;
+	const char *help;
+	int key;
+	unsigned int commands;
+} options[] = {
+	{ "every", "D", "interval of a periodic timer", 'e', ARM },
+	{ "count", "N", "how many times it expires in all", 'n', ARM },
+	{ "label", "TEXT", "its name in the output", 'L', ARM },
+	{ "clock", "NAME", "monotonic, boottime, realtime, tai, or manual, which is\n"
+	  HELP_INDENT "virtual time and does not wait. Default: realtime if\n"
+	  HELP_INDENT "there is an @ time, else monotonic", 'c', ARM | RUN },
+	{ "tick", "D", "granularity, rounded down to a power of two of ns", 't',
+	  ARM | RUN },
+	{ "capacity", "N", "room for so many timers, by default for all", 'C',
+	  RUN },
+	{ "slack", "D", "timers may expire that much later", 's', ARM | RUN },
+	{ "from", "D", "only timers whose last expiry is later than D", 'f',
+	  RUN },
+	{ "limit", "D", "only timers whose last expiry is at most at D", 'l',
+	  RUN },
+	{ "for", "D", "stop after D", 'F', ARM | RUN },
+	{ "quiet", NULL, "print the summary only", 'q', ARM | RUN },
+	{ "json", NULL, "print JSON, one object a line", 'j', INFO | ARM | RUN },
+	{ "dry-run", NULL, "check the input, print the timers, arm none", 'N',
+	  ARM | RUN },
+	{ "device", "PATH", "instead of /dev/twheel", 'd', INFO | ARM | RUN },
+	{ "help", NULL, "this text", 'h', INFO | ARM | RUN },
+};
+
+#define NR_COMMANDS	ARRAY_SIZE(commands)
+#define NR_OPTIONS	ARRAY_SIZE(options)
+
+static int print_help(void)
+{
+	size_t i;
+
+	puts("usage: twheelctl COMMAND [ARGUMENTS] [OPTIONS]\n\n"
+	     "Timers of /dev/twheel from the command line.\n");
+	for (i = 0; i < NR_COMMANDS; i++)
+		printf("  twheelctl %s%s\n", commands[i].name, commands[i].args);
+	puts("\n"
+	     "twheelctl COMMAND --help tells more, twheelctl --version the version.\n\n"
+	     "Exit status: 0 all is well, 1 a timer was early or lost, 2 usage or bad\n"
+	     "input, 3 the device is missing or failed.");
+	return EXIT_RUN_OK;
+}
+
+static int print_command_help(size_t cmd)
+{
+	size_t i;
+	int len;
+
+	printf("usage: twheelctl %s%s [OPTIONS]\n\n%s\n\n", commands[cmd].name,
+	       commands[cmd].args, commands[cmd].help);
+	for (i = 0; i < NR_OPTIONS; i++) {
+		if (!(options[i].commands & commands[cmd].bit))
+			continue;
+		len = printf("  --%s%s%s", options[i].name,
+			     options[i].arg ? " " : "",
+			     options[i].arg ? options[i].arg : "");
+		printf("%*s%s\n", HELP_COLUMN - len, "", options[i].help);
+	}
+	return EXIT_RUN_OK;
+}
+
+static const char *parse_clock(const char *s, int *clockid)
+{
+	static const int clocks[] = {
+		CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_BOOTTIME, CLOCK_TAI,
+		TWHEEL_CLOCK_MANUAL,
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(clocks); i++) {
+		if (strcmp(s, clock_name(clocks[i])))
+			continue;
+		*clockid = clocks[i];
+		return NULL;
+	}
+	return "there are monotonic, boottime, realtime, tai and manual";
+}
+
+/* Returns NULL, or what is wrong with @arg */
+static const char *set_option(struct options *opt, int key, const char *arg)
+{
+	const char *err;
+
+	switch (key) {
+	case 'e':
+		err = parse_duration(arg, &opt->every_ns);
+		return !err && !opt->every_ns ? "cannot be 0" : err;
+	case 'n':
+		return parse_u32(arg, &opt->count);
+	case 'L':
+		opt->label = arg;
+		return check_label(arg);
+	case 'c':
+		return parse_clock(arg, &opt->clockid);
+	case 't':
+		return parse_duration(arg, &opt->tick_ns);
+	case 'C':
+		return parse_u32(arg, &opt->capacity);
+	case 's':
+		return parse_duration(arg, &opt->slack_ns);
+	case 'f':
+		opt->has_from = true;
+		return parse_duration(arg, &opt->from_ns);
+	case 'l':
+		opt->has_limit = true;
+		return parse_duration(arg, &opt->limit_ns);
+	case 'F':
+		err = parse_duration(arg, &opt->for_ns);
+		return !err && !opt->for_ns ? "cannot be 0" : err;
+	case 'q':
+		opt->quiet = true;
+		break;
+	case 'j':
+		opt->json = true;
+		break;
+	case 'N':
+		opt->dry_run = true;
+		break;
+	case 'd':
+		opt->device = arg;
+		break;
+	case 'h':
+		opt->help = true;
+		break;
+	}
+	return NULL;
+}
+
+/* Reads the options of @cmd from the table above; returns an exit code */
+static int parse_options(int argc, char **argv, unsigned int cmd,
+			 struct options *opt)
+{
+	struct option longopts[NR_OPTIONS + 1] = { 0 };
+	char flag[32];
+	size_t i, nr = 0;
+	const char *err;
+	int key;
+
+	for (i = 0; i < NR_OPTIONS; i++) {
+		if (!(options[i].commands & cmd))
+			continue;
+		longopts[nr].name = options[i].name;
+		longopts[nr].has_arg = options[i].arg ? required_argument :
+							no_argument;
+		longopts[nr++].val = options[i].key;
+	}
+	while ((key = getopt_long(argc, argv, "hq", longopts, NULL)) >= 0) {
+		if (key == '?')
+			return EXIT_USAGE;
+		err = set_option(opt, key, optarg);
+		if (!err)
+			continue;
+		for (i = 0; options[i].key != key; i++)
+			;
+		snprintf(flag, sizeof(flag), "--%s", options[i].name);
+		return usage_error(flag, err, optarg);
+	}
+	return EXIT_RUN_OK;
+}
+
+static int run_command(size_t cmd, int argc, char **argv)
+{
+	struct options opt = {
+		.device = "/dev/twheel",
+		.label = "timer",
+		.clockid = -1,
+	};
+	int ret = parse_options(argc, argv, commands[cmd].bit, &opt);
+	int wanted = *commands[cmd].args ? 1 : 0;
+
+	if (ret)
+		return ret;
+	if (opt.help)
+		return print_command_help(cmd);
+	if (argc - optind != wanted) {
+		fprintf(stderr, "usage: twheelctl %s%s [OPTIONS], see twheelctl %s --help\n",
+			commands[cmd].name, commands[cmd].args,
+			commands[cmd].name);
+		return EXIT_USAGE;
+	}
+	switch (commands[cmd].bit) {
+	case INFO:
+		return show_info(&opt);
+	case ARM:
+		return arm_one(&opt, argv[optind]);
+	case RUN:
+		return run_file(&opt, argv[optind]);
+	}
+	return EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : "";
+	int ret = EXIT_USAGE;
+	size_t i;
+
+	if (!strcmp(name, "--help") || !strcmp(name, "-h")) {
+		ret = print_help();
+	} else if (!strcmp(name, "--version")) {
+		puts("twheelctl " VERSION);
+		ret = EXIT_RUN_OK;
+	} else {
+		for (i = 0; i < NR_COMMANDS && strcmp(name, commands[i].name);)
+			i++;
+		if (i < NR_COMMANDS)
+			ret = run_command(i, argc - 1, argv + 1);
+		else
+			usage_error("no such command", "see twheelctl --help",
+				    name);
+	}
+	if (fflush(stdout) || ferror(stdout)) {
+		perror("twheelctl: cannot write the output");
+		return EXIT_DEVICE;
+	}
+	return ret;
+}

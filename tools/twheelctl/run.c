@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: GPL-2.0
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "device.h"
+#include "report.h"
+#include "run.h"
+
+#define READ_EVENTS	4096
+/* Timers that are due while later ones are still being armed would be late */
+#define LEAD_NS_PER_TIMER	20000ULL
+#define LEAD_NS_MAX		(2 * NSEC_PER_SEC)
+#define PROGRESS_NS		(NSEC_PER_SEC / 10)
+#define PATIENCE_NS		(5 * NSEC_PER_SEC)
+
+/* What is known of a timer after it was armed */
+struct timer_state {
+	__u64 first_ns;
+	__u64 id;
+	__u64 fired;
+	bool done;
+};
+
+/* One run, from set-up to summary */
+struct run {
+	const struct options *opt;
+	const struct timer_file *file;
+	struct timer_state *state;
+	struct twheel_event *events;
+	int fd;
+	bool manual;
+	bool shows_progress;
+	bool progress_shown;
+	size_t open;
+	__u64 base_ns;
+	__u64 until_ns;
+	__u64 real_start_ns;
+	__u64 progress_ns;
+	struct report report;
+};
+
+static atomic_int stop;
+static sigset_t unblocked;
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	stop = 1;
+}
+
+/* Signals are let in by ppoll() only, so that none is missed before it sleeps */
+static void catch_signals(bool block)
+{
+	struct sigaction sa = { .sa_handler = on_signal,
+				.sa_flags = SA_RESETHAND };
+	sigset_t set;
+
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	sigemptyset(&set);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGTERM);
+	sigprocmask(block ? SIG_BLOCK : SIG_UNBLOCK, &set, &unblocked);
+	sigdelset(&unblocked, SIGINT);
+	sigdelset(&unblocked, SIGTERM);
+}
+
+static __u64 real_now(clockid_t clock)
+{
+	struct timespec ts;
+
+	clock_gettime(clock, &ts);
+	return ts.tv_sec * NSEC_PER_SEC + ts.tv_nsec;
+}
+
+static __u64 add_ns(__u64 a, __u64 b)
+{
+	return b > TIME_MAX_NS - a ? TIME_MAX_NS : a + b;
+}
+
+static __u64 expected(const struct timer_spec *spec)
+{
+	if (!spec->every_ns)
+		return 1;
+	return spec->count ? spec->count : ~0ULL;
+}
+
+/* ---- progress ---- */
+
+static void clear_progress(struct run *r)
+{
+	if (!r->progress_shown)
+		return;
+	fputs("\r\033[K", stderr);
+	r->progress_shown = false;
+}
+
+static void show_progress(struct run *r, const struct twheel_info *info)
+{
+	__u64 now = real_now(CLOCK_MONOTONIC), next;
+	char due[FMT_NS_LEN];
+
+	if (!r->shows_progress || now - r->progress_ns < PROGRESS_NS)
+		return;
+	r->progress_ns = now;
+	if (device_next(r->fd, &next))
+		return;
+	if (next == TWHEEL_NEVER)
+		strcpy(due, "never");
+	else
+		format_ns(due, next > info->now_ns ? next - info->now_ns : 0);
+	fprintf(stderr, "\r\033[K%zu armed, %llu fired, next due in %s",
+		r->open, r->report.fired, due);
+	r->progress_shown = true;
+}
+
+/* ---- arming ---- */
+
+static int arm_timer(struct run *r, size_t i)
+{
+	const struct timer_spec *spec = &r->file->v[i];
+	struct timer_state *state = &r->state[i];
+	struct twheel_op op = {
+		.user_data = i,
+		.interval_ns = spec->every_ns,
+		.count = spec->count,
+		.slack_ns = r->opt->slack_ns,
+	};
+
+	state->first_ns = spec->at ? spec->when_ns :
+				     add_ns(r->base_ns, spec->when_ns);
+	op.expires_ns = state->first_ns;
+	if (ioctl(r->fd, TWHEEL_IOC_ARM, &op)) {
+		fprintf(stderr, "twheelctl: cannot arm timer %zu of %zu, '%s': %s\n",
+			i + 1, r->file->nr, spec->label, strerror(errno));
+		return -1;
+	}
+	state->id = op.id;
+	r->open++;
+	r->report.armed++;
+	return 0;
+}
+
+static int setup_wheel(struct run *r)
+{
+	const struct options *opt = r->opt;
+	struct twheel_setup setup = {
+		.clockid = opt->clockid,
+		.tick_ns = opt->tick_ns,
+		.capacity = opt->capacity ? opt->capacity : r->file->nr,
+	};
+	struct twheel_info info;
+
+	if (device_setup(r->fd, &setup) || device_info(r->fd, &info))
+		return -1;
+	r->report.clock = clock_name(setup.clockid);
+	r->report.virtual = r->manual;
+	r->report.left_out = r->file->left_out;
+	r->report.tick_ns = setup.tick_ns;
+	r->base_ns = info.now_ns;
+	if (!r->manual && r->file->nr > 1)
+		r->base_ns += r->file->nr * LEAD_NS_PER_TIMER < LEAD_NS_MAX ?
+			      r->file->nr * LEAD_NS_PER_TIMER : LEAD_NS_MAX;
+	r->until_ns = opt->for_ns ? add_ns(r->base_ns, opt->for_ns) :
+				    TIME_MAX_NS;
+	return 0;
+}
+
+static int arm_all(struct run *r)
+{
+	size_t i;
+
+	for (i = 0; i < r->file->nr; i++)
+		if (arm_timer(r, i))
+			return -1;
+	return 0;
+}
+
+/* ---- reaping ---- */
+
+static void take_event(struct run *r, const struct twheel_event *ev)
+{
+	struct timer_state *state = &r->state[ev->user_data];
+	const struct timer_spec *spec = &r->file->v[ev->user_data];
+	__u64 due;
+
+	if (ev->user_data >= r->file->nr || ev->id != state->id ||
+	    state->done) {
+		r->report.doubled++;
+		return;
+	}
+	due = expected(spec);
+	state->fired += 1ULL + ev->overrun;
+	if (state->fired > due)
+		r->report.doubled += state->fired - due;
+	if (!(ev->flags & TWHEEL_EV_MORE)) {
+		state->done = true;
+		r->open--;
+		if (state->fired < due)
+			r->report.lost += spec->count ? due - state->fired : 1;
+	}
+	count_event(&r->report, ev);
+	if (!r->opt->quiet)
+		print_event(spec, ev, r->base_ns, r->opt->json);
+}
+
+/* Reads all that is ready; returns how many records, or -1 */
+static long drain(struct run *r)
+{
+	const ssize_t size = READ_EVENTS * sizeof(*r->events);
+	long i, nr, total = 0;
+	ssize_t len;
+
+	do {
+		len = read(r->fd, r->events, size);
+		if (len < 0 && (errno == EAGAIN || errno == EINTR))
+			break;
+		nr = len / (ssize_t)sizeof(*r->events);
+		if (len <= 0 || len % sizeof(*r->events)) {
+			fprintf(stderr, "twheelctl: read: %s\n", len < 0 ?
+				strerror(errno) : "not a whole record");
+			return -1;
+		}
+		clear_progress(r);
+		for (i = 0; i < nr; i++)
+			take_event(r, &r->events[i]);
+		total += nr;
+	} while (len == size);
+	return total;
+}
+
+/* A device that forgot a timer would have us wait for ever */
+static bool is_stuck(const struct run *r, const struct twheel_info *info)
+{
+	__u64 next;
+
+	if (info->ready)
+		return false;
+	if (!info->armed || device_next(r->fd, &next))
+		return true;
+	return next == TWHEEL_NEVER ||
+	       (info->now_ns > next && info->now_ns - next > PATIENCE_NS);
+}
+
+static int run_live(struct run *r)
+{
+	struct pollfd pfd = { .fd = r->fd, .events = POLLIN };
+	struct twheel_info info;
+	struct timespec ts;
+	__u64 wait;
+	int ret;
+
+	while (r->open && !stop) {
+		if (device_info(r->fd, &info))
+			return -1;
+		if (info.now_ns >= r->until_ns)
+			break;
+		show_progress(r, &info);
+		fflush(stdout);
+		wait = r->shows_progress ? PROGRESS_NS : NSEC_PER_SEC;
+		if (wait > r->until_ns - info.now_ns)
+			wait = r->until_ns - info.now_ns;
+		ts.tv_sec = wait / NSEC_PER_SEC;
+		ts.tv_nsec = wait % NSEC_PER_SEC;
+		ret = ppoll(&pfd, 1, &ts, &unblocked);
+		if (ret < 0 && errno != EINTR) {
+			perror("twheelctl: poll");
+			return -1;
+		}
+		if (ret > 0 && drain(r) < 0)
+			return -1;
+		if (!ret && is_stuck(r, &info))
+			break;
+	}
+	return 0;
+}
+
+static int run_manual(struct run *r)
+{
+	__u64 next, last = 0;
+	long nr;
+
+	/* what was armed for the time that the clock shows is ready already */
+	if (drain(r) < 0)
+		return -1;
+	r->report.has_wakeups = true;
+	while (!stop) {
+		if (device_next(r->fd, &next))
+			return -1;
+		if (next > r->until_ns)
+			return next != TWHEEL_NEVER && r->opt->for_ns ?
+			       device_advance(r->fd, r->until_ns) : 0;
+		if (device_advance(r->fd, next))
+			return -1;
+		r->report.wakeups++;
+		nr = drain(r);
+		if (nr < 0)
+			return -1;
+		if (!nr && next <= last) {
+			fprintf(stderr, "twheelctl: given up, the wheel stays at %llu ns\n",
+				next);
+			return 0;
+		}
+		last = next;
+	}
+	return 0;
+}
+
+/* ---- the end ---- */
+
+static bool is_overdue(const struct run *r, size_t i, __u64 now)
+{
+	const struct timer_spec *spec = &r->file->v[i];
+	const struct timer_state *state = &r->state[i];
+	__u64 due = state->first_ns;
+
+	if (state->done)
+		return false;
+	if (spec->every_ns) {
+		if (state->fired > TIME_MAX_NS / spec->every_ns)
+			return false;
+		due = add_ns(due, state->fired * spec->every_ns);
+	}
+	due = add_ns(due, add_ns(r->opt->slack_ns, r->report.tick_ns - 1));
+	due -= due % r->report.tick_ns;
+	return add_ns(due, r->manual ? 0 : NSEC_PER_SEC) <= now;
+}
+
+/* Tells the timers that only were not due from those that should have fired */
+static void find_lost(struct run *r, __u64 now, __u64 held)
+{
+	__u64 lost = 0;
+	size_t i;
+
+	for (i = 0; i < r->file->nr; i++)
+		lost += is_overdue(r, i, now);
+	if (r->open > held && r->open - held > lost)
+		lost = r->open - held;
+	r->report.lost += lost;
+	r->report.left = r->open - lost;
+}
+
+static int finish(struct run *r)
+{
+	struct report *report = &r->report;
+	struct twheel_info info, held;
+
+	if (device_info(r->fd, &info) || drain(r) < 0 ||
+	    device_info(r->fd, &held))
+		return -1;
+	clear_progress(r);
+	find_lost(r, info.now_ns, (__u64)held.armed + held.ready);
+	report->elapsed_ns = info.now_ns > r->base_ns ?
+			     info.now_ns - r->base_ns : 0;
+	report->real_ns = real_now(CLOCK_MONOTONIC) - r->real_start_ns;
+	if (!r->manual)
+		report->has_wakeups = device_counter(r->fd, "wakeups",
+						     &report->wakeups);
+	return 0;
+}
+
+static int run_wheel(struct run *r)
+{
+	if (setup_wheel(r) || arm_all(r))
+		return -1;
+	if (r->manual ? run_manual(r) : run_live(r))
+		return -1;
+	return finish(r);
+}
+
+static void *xcalloc(size_t nr, size_t size)
+{
+	void *p = calloc(nr ? nr : 1, size);
+
+	if (!p) {
+		perror("twheelctl");
+		exit(EXIT_DEVICE);
+	}
+	return p;
+}
+
+int run_timers(const struct options *opt, const struct timer_file *file)
+{
+	struct run r = {
+		.opt = opt,
+		.file = file,
+		.manual = opt->clockid == TWHEEL_CLOCK_MANUAL,
+		.shows_progress = isatty(STDERR_FILENO),
+		.real_start_ns = real_now(CLOCK_MONOTONIC),
+	};
+	const struct report *report = &r.report;
+	int ret;
+
+	r.fd = device_open(opt->device);
+	if (r.fd < 0)
+		return EXIT_DEVICE;
+	r.state = xcalloc(file->nr, sizeof(*r.state));
+	r.events = xcalloc(READ_EVENTS, sizeof(*r.events));
+	catch_signals(!r.manual);
+	ret = run_wheel(&r);
+	clear_progress(&r);
+	if (!ret && (!opt->brief || report->left))
+		print_summary(report, opt->json);
+	close(r.fd);
+	free(r.events);
+	free(r.state);
+	if (ret)
+		return EXIT_DEVICE;
+	return report->lost || report->early || report->doubled ? EXIT_RUN_BAD :
+								  EXIT_RUN_OK;
+}

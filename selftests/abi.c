@@ -1,0 +1,1030 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The ABI of /dev/twheel: layouts, numbers, and one meaning for each errno. A
+ * call that fails changes nothing.
+ */
+#include "twheel_test.h"
+#include "../module/abi_layout.h"
+
+#define FLAGS_KNOWN	(TWHEEL_F_REL | TWHEEL_F_ARMED | TWHEEL_F_READY)
+
+static const unsigned long op_cmds[] = {
+	TWHEEL_IOC_ARM, TWHEEL_IOC_CANCEL, TWHEEL_IOC_MODIFY, TWHEEL_IOC_QUERY,
+};
+
+/* One armed timer at one hour and one ready: what a failed call must not touch */
+FIXTURE(abi)
+{
+	int fd;
+	__u64 armed_id;
+	__u64 ready_id;
+	struct twheel_info before;
+	char *cliff;
+};
+
+FIXTURE_SETUP(abi)
+{
+	self->fd = tw_manual(TW_TICK_DEFAULT);
+	ASSERT_LE(0, self->fd);
+	self->ready_id = tw_arm(self->fd, 1, 1);
+	ASSERT_NE(0, self->ready_id);
+	ASSERT_EQ(0, tw_advance(self->fd, TW_NSEC));
+	self->armed_id = tw_arm(self->fd, TW_HOUR, 2);
+	ASSERT_NE(0, self->armed_id);
+	ASSERT_EQ(0, tw_info(self->fd, &self->before));
+	self->cliff = tw_cliff();
+	ASSERT_NE(NULL, self->cliff);
+}
+
+FIXTURE_TEARDOWN(abi)
+{
+	close(self->fd);
+}
+
+/* Nothing happened since the fixture was set up. */
+static bool unchanged(const FIXTURE_DATA(abi) *self)
+{
+	struct twheel_info now;
+	struct twheel_op op;
+
+	if (tw_info(self->fd, &now) ||
+	    memcmp(&now, &self->before, sizeof(now)))
+		return false;
+	if (tw_query(self->fd, self->armed_id, &op) ||
+	    op.flags != TWHEEL_F_ARMED || op.expires_ns != TW_HOUR ||
+	    op.user_data != 2)
+		return false;
+	return tw_state(self->fd, self->ready_id) == TWHEEL_F_READY &&
+	       tw_next(self->fd) == tw_boundary(TW_HOUR, TW_TICK_DEFAULT);
+}
+
+/* An operation that @cmd accepts */
+static struct twheel_op good_op(const FIXTURE_DATA(abi) *self,
+				unsigned long cmd)
+{
+	struct twheel_op op = tw_op(2 * TW_HOUR, 3);
+
+	if (cmd != TWHEEL_IOC_ARM)
+		op.id = self->armed_id;
+	return op;
+}
+
+TEST_F(abi, info_tells_the_clock_and_tick_asked_for)
+{
+	ASSERT_EQ(TWHEEL_CLOCK_MANUAL, self->before.clockid);
+	EXPECT_EQ(TW_TICK_DEFAULT, self->before.tick_ns);
+	EXPECT_EQ(TW_NSEC, self->before.now_ns);
+}
+
+TEST_F(abi, info_tells_the_sizes_of_the_structs)
+{
+	EXPECT_EQ(sizeof(struct twheel_info), self->before.size);
+	EXPECT_EQ(64, self->before.op_size);
+	EXPECT_EQ(40, self->before.event_size);
+	EXPECT_EQ(sizeof(struct twheel_setup), self->before.setup_size);
+	EXPECT_EQ(sizeof(struct twheel_stats), self->before.stats_size);
+}
+
+TEST_F(abi, info_tells_the_limits_of_the_tick)
+{
+	EXPECT_EQ(TW_TICK_MIN, self->before.tick_ns_min);
+	EXPECT_EQ(TW_TICK_MAX, self->before.tick_ns_max);
+}
+
+TEST_F(abi, info_counts_the_armed_and_the_ready_apart)
+{
+	EXPECT_EQ(1, self->before.armed);
+	EXPECT_EQ(1, self->before.ready);
+}
+
+TEST_F(abi, info_has_no_unknown_feature_bits)
+{
+	EXPECT_EQ(0, self->before.features & ~0x1ffULL);
+}
+
+TEST_F(abi, info_grants_a_capacity_within_the_largest)
+{
+	EXPECT_LT(0, self->before.capacity);
+	EXPECT_LE(self->before.capacity, self->before.capacity_max);
+}
+
+TEST_F(abi, info_writes_no_more_bytes_than_the_caller_has)
+{
+	unsigned char buf[sizeof(struct twheel_info)];
+	__u32 size;
+	size_t i;
+
+	for (size = 8; size < sizeof(buf); size++) {
+		memset(buf, TW_POISON, sizeof(buf));
+		memcpy(buf, &size, sizeof(size));
+		ASSERT_EQ(0, tw_ioctl(self->fd, TWHEEL_IOC_INFO, buf));
+		for (i = size; i < sizeof(buf); i++)
+			ASSERT_EQ(TW_POISON, buf[i]);
+		ASSERT_EQ(0, memcmp(buf + 4, (char *)&self->before + 4, size - 4));
+	}
+}
+
+TEST_F(abi, info_works_for_callers_with_a_larger_struct)
+{
+	unsigned char buf[2 * sizeof(struct twheel_info)];
+	__u32 size;
+
+	for (size = sizeof(struct twheel_info); size <= sizeof(buf); size++) {
+		memset(buf, TW_POISON, sizeof(buf));
+		memset(buf + sizeof(struct twheel_info), 0,
+		       size - sizeof(struct twheel_info));
+		memcpy(buf, &size, sizeof(size));
+		ASSERT_EQ(0, tw_ioctl(self->fd, TWHEEL_IOC_INFO, buf));
+		ASSERT_EQ(0, memcmp(buf, &self->before, sizeof(self->before)));
+	}
+}
+
+TEST_F(abi, info_of_a_size_too_small_is_einval)
+{
+	struct twheel_info info;
+	__u32 size;
+
+	for (size = 0; size < 8; size++) {
+		tw_poison(&info);
+		info.size = size;
+		EXPECT_EQ(-EINVAL, tw_ioctl(self->fd, TWHEEL_IOC_INFO, &info));
+	}
+}
+
+/* Every ioctl number of every size and direction but those in the header */
+static bool number_is_known(__u32 cmd)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(op_cmds); i++)
+		if (cmd == op_cmds[i])
+			return true;
+	return cmd >= TWHEEL_IOC_INFO && cmd <= TWHEEL_IOC_ADVANCE &&
+	       _IOC_NR(cmd) != 2 && _IOC_NR(cmd) != 3 && _IOC_NR(cmd) != 4 &&
+	       _IOC_NR(cmd) != 5;
+}
+
+TEST_F(abi, an_unknown_ioctl_number_is_enotty)
+{
+	static const __u32 sizes[] = { 0, 8, 40, 63, 64, 65, 16383 };
+	char arg[16384] = "";
+	__u32 nr, dir, i, cmd;
+
+	for (nr = 0; nr < 256; nr++) {
+		for (dir = 0; dir < 4; dir++) {
+			for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+				cmd = _IOC(dir, TWHEEL_IOC_TYPE, nr, sizes[i]);
+				if (number_is_known(cmd))
+					continue;
+				ASSERT_EQ(-ENOTTY, tw_ioctl(self->fd, cmd, arg)) {
+					TH_LOG("cmd %#x", cmd);
+				}
+			}
+		}
+	}
+	EXPECT_TRUE(unchanged(self));
+}
+
+TEST_F(abi, an_ioctl_of_another_type_is_enotty)
+{
+	struct twheel_op op = good_op(self, TWHEEL_IOC_ARM);
+
+	EXPECT_EQ(-ENOTTY, tw_ioctl(self->fd, TWHEEL_IOC_ARM ^ 0x100, &op));
+	EXPECT_EQ(-ENOTTY, tw_ioctl(self->fd, TWHEEL_IOC_INFO ^ 0x100, &op));
+}
+
+TEST_F(abi, a_call_that_info_does_not_offer_is_enotty)
+{
+	static const struct {
+		__u64 feature;
+		unsigned long cmd;
+	} calls[] = {
+		{ TWHEEL_FEAT_SUBMIT, TWHEEL_IOC_SUBMIT },
+		{ TWHEEL_FEAT_DRAIN, TWHEEL_IOC_DRAIN },
+		{ TWHEEL_FEAT_LIST, TWHEEL_IOC_LIST },
+		{ TWHEEL_FEAT_STATS, TWHEEL_IOC_STATS },
+	};
+	char arg[1024] = { 32 };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(calls); i++) {
+		if (self->before.features & calls[i].feature)
+			continue;
+		EXPECT_EQ(-ENOTTY, tw_ioctl(self->fd, calls[i].cmd, arg));
+	}
+	EXPECT_TRUE(unchanged(self));
+}
+
+TEST_F(abi, an_unknown_flag_of_an_operation_is_einval)
+{
+	size_t i;
+	int bit;
+
+	for (i = 0; i < ARRAY_SIZE(op_cmds); i++) {
+		for (bit = 0; bit < 16; bit++) {
+			struct twheel_op op = good_op(self, op_cmds[i]);
+
+			op.flags = 1 << bit;
+			if (op.flags & FLAGS_KNOWN)
+				continue;
+			EXPECT_EQ(-EINVAL, tw_ioctl(self->fd, op_cmds[i], &op));
+		}
+	}
+	EXPECT_TRUE(unchanged(self));
+}
+
+TEST_F(abi, nonzero_padding_of_an_operation_is_einval)
+{
+	size_t i, byte;
+
+	for (i = 0; i < ARRAY_SIZE(op_cmds); i++) {
+		for (byte = 53; byte < 64; byte++) {
+			struct twheel_op op = good_op(self, op_cmds[i]);
+
+			((unsigned char *)&op)[byte] = 0x80;
+			EXPECT_EQ(-EINVAL, tw_ioctl(self->fd, op_cmds[i], &op));
+		}
+	}
+	EXPECT_TRUE(unchanged(self));
+}
+
+TEST_F(abi, an_opcode_of_another_call_is_einval)
+{
+	size_t i;
+	__u32 opcode;
+
+	for (i = 0; i < ARRAY_SIZE(op_cmds); i++) {
+		for (opcode = 1; opcode < 0x10000; opcode++) {
+			struct twheel_op op = good_op(self, op_cmds[i]);
+
+			if (opcode == i + TWHEEL_OP_ARM)
+				continue;
+			op.opcode = opcode;
+			ASSERT_EQ(-EINVAL, tw_ioctl(self->fd, op_cmds[i], &op));
+		}
+	}
+	EXPECT_TRUE(unchanged(self));
+}
+
+TEST_F(abi, the_opcode_of_the_call_itself_is_accepted)
+{
+	static const unsigned long cmds[] = {
+		TWHEEL_IOC_QUERY, TWHEEL_IOC_MODIFY, TWHEEL_IOC_CANCEL,
+	};
+	struct twheel_op op = good_op(self, TWHEEL_IOC_ARM);
+	size_t i;
+
+	op.opcode = TWHEEL_OP_ARM;
+	EXPECT_EQ(0, tw_ioctl(self->fd, TWHEEL_IOC_ARM, &op));
+	for (i = 0; i < ARRAY_SIZE(cmds); i++) {
+		op = good_op(self, cmds[i]);
+		op.opcode = _IOC_NR(cmds[i]) - 1;
+		EXPECT_EQ(0, tw_ioctl(self->fd, cmds[i], &op));
+	}
+}
+
+TEST_F(abi, an_id_in_arm_is_not_looked_at)
+{
+	struct twheel_op op = good_op(self, TWHEEL_IOC_ARM);
+
+	op.id = self->armed_id;
+	ASSERT_EQ(0, tw_arm_op(self->fd, &op));
+	EXPECT_NE(self->armed_id, op.id);
+}
+
+TEST_F(abi, a_failed_arm_leaves_no_id_behind)
+{
+	struct twheel_op op = good_op(self, TWHEEL_IOC_ARM);
+
+	op.id = TW_POISON64;
+	op.pad[0] = 1;
+	EXPECT_EQ(-EINVAL, tw_arm_op(self->fd, &op));
+	EXPECT_EQ(0, op.id);
+}
+
+TEST_F(abi, arm_writes_the_id_and_nothing_else)
+{
+	struct twheel_op op = good_op(self, TWHEEL_IOC_ARM), was;
+
+	op.interval_ns = 5;
+	op.count = 6;
+	was = op;
+	ASSERT_EQ(0, tw_arm_op(self->fd, &op));
+	EXPECT_NE(0, op.id);
+	was.id = op.id;
+	EXPECT_EQ(0, memcmp(&was, &op, sizeof(op)));
+}
+
+TEST_F(abi, an_id_is_a_generation_and_an_index)
+{
+	EXPECT_NE(0, self->armed_id >> 32);
+	EXPECT_NE(0, self->ready_id >> 32);
+	EXPECT_NE((__u32)self->armed_id, (__u32)self->ready_id);
+}
+
+TEST_F(abi, a_time_above_s64_max_is_einval)
+{
+	static const __u64 bad[] = {
+		TW_S64_MAX + 1, TW_S64_MAX + 2, TWHEEL_NEVER - 1,
+		(__u64)-1000000000,
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		EXPECT_EQ(0, tw_arm(self->fd, bad[i], 0));
+		EXPECT_EQ(-EINVAL, tw_modify(self->fd, self->armed_id, bad[i]));
+		EXPECT_EQ(-EINVAL, tw_advance(self->fd, bad[i]));
+	}
+	EXPECT_EQ(-EINVAL, tw_advance(self->fd, TWHEEL_NEVER));
+	EXPECT_TRUE(unchanged(self));
+}
+
+TEST_F(abi, a_relative_time_above_s64_max_is_einval)
+{
+	struct twheel_op op = good_op(self, TWHEEL_IOC_ARM);
+
+	op.flags = TWHEEL_F_REL;
+	op.expires_ns = TW_S64_MAX + 1;
+	EXPECT_EQ(-EINVAL, tw_arm_op(self->fd, &op));
+	EXPECT_TRUE(unchanged(self));
+}
+
+TEST_F(abi, an_interval_or_slack_above_s64_max_is_einval)
+{
+	static const __u64 bad[] = { TW_S64_MAX + 1, TWHEEL_NEVER };
+	static const unsigned long cmds[] = {
+		TWHEEL_IOC_ARM, TWHEEL_IOC_MODIFY,
+	};
+	size_t i, c;
+
+	for (c = 0; c < ARRAY_SIZE(cmds); c++) {
+		for (i = 0; i < ARRAY_SIZE(bad); i++) {
+			struct twheel_op op = good_op(self, cmds[c]);
+
+			op.interval_ns = bad[i];
+			EXPECT_EQ(-EINVAL, tw_ioctl(self->fd, cmds[c], &op));
+			op = good_op(self, cmds[c]);
+			op.slack_ns = bad[i];
+			EXPECT_EQ(-EINVAL, tw_ioctl(self->fd, cmds[c], &op));
+		}
+	}
+	EXPECT_TRUE(unchanged(self));
+}
+
+TEST_F(abi, a_count_without_an_interval_is_einval)
+{
+	struct twheel_op op = good_op(self, TWHEEL_IOC_ARM);
+
+	op.count = 1;
+	EXPECT_EQ(-EINVAL, tw_arm_op(self->fd, &op));
+	op = good_op(self, TWHEEL_IOC_MODIFY);
+	op.count = 1;
+	EXPECT_EQ(-EINVAL, tw_modify_op(self->fd, &op));
+	EXPECT_TRUE(unchanged(self));
+}
+
+TEST_F(abi, an_unknown_misfire_is_einval)
+{
+	unsigned int misfire;
+
+	for (misfire = 3; misfire < 256; misfire++) {
+		struct twheel_op op = good_op(self, TWHEEL_IOC_ARM);
+
+		op.interval_ns = TW_HOUR;
+		op.misfire = misfire;
+		EXPECT_EQ(-EINVAL, tw_arm_op(self->fd, &op));
+		op.id = self->armed_id;
+		EXPECT_EQ(-EINVAL, tw_modify_op(self->fd, &op));
+	}
+	EXPECT_TRUE(unchanged(self));
+}
+
+TEST_F(abi, a_misfire_that_info_does_not_offer_is_eopnotsupp)
+{
+	static const struct {
+		__u64 feature;
+		__u8 misfire;
+	} policies[] = {
+		{ TWHEEL_FEAT_BURST, TWHEEL_MISFIRE_BURST },
+		{ TWHEEL_FEAT_SKIP, TWHEEL_MISFIRE_SKIP },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(policies); i++) {
+		struct twheel_op op = good_op(self, TWHEEL_IOC_ARM);
+
+		if (self->before.features & policies[i].feature)
+			continue;
+		op.interval_ns = TW_HOUR;
+		op.misfire = policies[i].misfire;
+		EXPECT_EQ(-EOPNOTSUPP, tw_arm_op(self->fd, &op));
+		op.id = self->armed_id;
+		EXPECT_EQ(-EOPNOTSUPP, tw_modify_op(self->fd, &op));
+	}
+	EXPECT_TRUE(unchanged(self));
+}
+
+TEST_F(abi, an_id_that_names_no_timer_is_enoent)
+{
+	const __u64 bad[] = {
+		0, 1, 1ULL << 32, TWHEEL_NEVER, self->armed_id >> 32,
+		(__u32)self->armed_id, self->armed_id + (1ULL << 32),
+		self->armed_id - (1ULL << 32), self->armed_id ^ (1ULL << 63),
+		self->armed_id | 0xffffffff, self->armed_id + 1000000,
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		if (bad[i] == self->armed_id || bad[i] == self->ready_id)
+			continue;
+		EXPECT_EQ(-ENOENT, tw_cancel(self->fd, bad[i]));
+		EXPECT_EQ(-ENOENT, tw_modify(self->fd, bad[i], TW_HOUR));
+		EXPECT_EQ(-ENOENT, tw_state(self->fd, bad[i]));
+	}
+	EXPECT_TRUE(unchanged(self));
+}
+
+TEST_F(abi, query_tells_all_that_was_armed)
+{
+	struct twheel_op op = good_op(self, TWHEEL_IOC_ARM), seen;
+
+	op.interval_ns = 12345;
+	op.count = 7;
+	ASSERT_EQ(0, tw_arm_op(self->fd, &op));
+	ASSERT_EQ(0, tw_query(self->fd, op.id, &seen));
+	EXPECT_EQ(TWHEEL_F_ARMED, seen.flags);
+	EXPECT_EQ(op.id, seen.id);
+	EXPECT_EQ(op.user_data, seen.user_data);
+	EXPECT_EQ(op.expires_ns, seen.expires_ns);
+	EXPECT_EQ(op.interval_ns, seen.interval_ns);
+	EXPECT_EQ(0, seen.slack_ns);
+	EXPECT_EQ(op.count, seen.count);
+	EXPECT_EQ(TWHEEL_MISFIRE_COUNT, seen.misfire);
+	EXPECT_EQ(0, seen.pad[0] | seen.pad[1] | seen.pad[2]);
+	EXPECT_EQ(0, seen.resv);
+}
+
+TEST_F(abi, query_of_a_ready_timer_tells_the_expiry_of_its_record)
+{
+	struct twheel_op op;
+
+	ASSERT_EQ(0, tw_query(self->fd, self->ready_id, &op));
+	EXPECT_EQ(TWHEEL_F_READY, op.flags);
+	EXPECT_EQ(1, op.expires_ns);
+	EXPECT_EQ(1, op.user_data);
+}
+
+TEST_F(abi, query_changes_nothing)
+{
+	struct twheel_op op;
+
+	ASSERT_EQ(0, tw_query(self->fd, self->armed_id, &op));
+	ASSERT_EQ(0, tw_query(self->fd, self->ready_id, &op));
+	EXPECT_TRUE(unchanged(self));
+}
+
+TEST_F(abi, cancel_and_modify_take_no_notice_of_what_they_do_not_name)
+{
+	/* tw_op_by_id() poisons all of it */
+	EXPECT_EQ(0, tw_cancel(self->fd, self->armed_id));
+	EXPECT_EQ(1, tw_cancel(self->fd, self->ready_id));
+}
+
+TEST_F(abi, modify_keeps_the_user_data)
+{
+	struct twheel_op op;
+
+	ASSERT_EQ(0, tw_modify(self->fd, self->armed_id, 2 * TW_HOUR));
+	ASSERT_EQ(0, tw_query(self->fd, self->armed_id, &op));
+	EXPECT_EQ(2, op.user_data);
+	EXPECT_EQ(2 * TW_HOUR, op.expires_ns);
+}
+
+/* Pointers: @at is where the struct begins, before the end of the memory */
+static bool all_efault(const FIXTURE_DATA(abi) *self, void *at)
+{
+	static const unsigned long cmds[] = {
+		TWHEEL_IOC_INFO, TWHEEL_IOC_SETUP, TWHEEL_IOC_ARM,
+		TWHEEL_IOC_CANCEL, TWHEEL_IOC_MODIFY, TWHEEL_IOC_QUERY,
+		TWHEEL_IOC_NEXT, TWHEEL_IOC_ADVANCE,
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(cmds); i++)
+		if (tw_ioctl(self->fd, cmds[i], at) != -EFAULT)
+			return false;
+	return unchanged(self);
+}
+
+TEST_F(abi, a_null_pointer_is_efault)
+{
+	EXPECT_TRUE(all_efault(self, NULL));
+}
+
+TEST_F(abi, an_unmapped_pointer_is_efault)
+{
+	EXPECT_TRUE(all_efault(self, self->cliff));
+}
+
+TEST_F(abi, a_pointer_into_the_kernel_is_efault)
+{
+	EXPECT_TRUE(all_efault(self, (void *)-4096L));
+}
+
+TEST_F(abi, a_half_mapped_operation_is_efault)
+{
+	size_t i, have;
+
+	for (i = 0; i < ARRAY_SIZE(op_cmds); i++) {
+		struct twheel_op op = good_op(self, op_cmds[i]);
+
+		for (have = 1; have < sizeof(op); have++) {
+			memcpy(self->cliff - have, &op, have);
+			EXPECT_EQ(-EFAULT, tw_ioctl(self->fd, op_cmds[i],
+						    self->cliff - have));
+		}
+	}
+	EXPECT_TRUE(unchanged(self));
+}
+
+TEST_F(abi, a_half_mapped_struct_with_a_size_is_efault)
+{
+	struct twheel_advance advance = { sizeof(advance), 0, TW_HOUR };
+	struct twheel_next next = { sizeof(next), 0, 0 };
+	struct twheel_info info = { .size = sizeof(info) };
+	size_t have;
+
+	for (have = 1; have < sizeof(advance); have++) {
+		memcpy(self->cliff - have, &advance, have);
+		EXPECT_EQ(-EFAULT, tw_ioctl(self->fd, TWHEEL_IOC_ADVANCE,
+					    self->cliff - have));
+		memcpy(self->cliff - have, &next, have);
+		EXPECT_EQ(-EFAULT, tw_ioctl(self->fd, TWHEEL_IOC_NEXT,
+					    self->cliff - have));
+	}
+	for (have = 1; have < sizeof(info); have++) {
+		memcpy(self->cliff - have, &info, have);
+		EXPECT_EQ(-EFAULT, tw_ioctl(self->fd, TWHEEL_IOC_INFO,
+					    self->cliff - have));
+	}
+	EXPECT_TRUE(unchanged(self));
+}
+
+TEST_F(abi, arm_into_memory_that_cannot_be_written_arms_nothing)
+{
+	long page = sysconf(_SC_PAGESIZE);
+	struct twheel_op op = good_op(self, TWHEEL_IOC_ARM);
+	void *at = self->cliff - sizeof(op);
+
+	memcpy(at, &op, sizeof(op));
+	ASSERT_EQ(0, mprotect(self->cliff - page, page, PROT_READ));
+	EXPECT_EQ(-EFAULT, tw_arm_op(self->fd, at));
+	EXPECT_TRUE(unchanged(self));
+}
+
+TEST_F(abi, the_last_bytes_of_a_page_do_for_an_operation)
+{
+	struct twheel_op op = good_op(self, TWHEEL_IOC_ARM);
+	struct twheel_op *at = (void *)(self->cliff - sizeof(op));
+
+	*at = op;
+	EXPECT_EQ(0, tw_arm_op(self->fd, at));
+	EXPECT_NE(0, at->id);
+}
+
+TEST_F(abi, an_operation_need_not_be_aligned)
+{
+	struct twheel_op op = good_op(self, TWHEEL_IOC_ARM);
+	char buf[sizeof(op) + 1];
+
+	memcpy(buf + 1, &op, sizeof(op));
+	EXPECT_EQ(0, tw_ioctl(self->fd, TWHEEL_IOC_ARM, buf + 1));
+}
+
+/* NEXT and ADVANCE, of every size: @tail is what stands beyond the struct */
+static long sized_call(int fd, unsigned long cmd, __u32 size, int tail)
+{
+	struct twheel_advance arg = { size, 0, TW_NSEC };
+	unsigned char buf[64];
+
+	memset(buf, TW_POISON, sizeof(buf));
+	memcpy(buf, &arg, sizeof(arg));
+	if (size > sizeof(arg))
+		memset(buf + sizeof(arg), 0, size - sizeof(arg));
+	if (tail)
+		buf[size - 1] = tail;
+	return tw_ioctl(fd, cmd, buf);
+}
+
+FIXTURE(sized)
+{
+	int fd;
+};
+
+FIXTURE_VARIANT(sized)
+{
+	unsigned long cmd;
+};
+
+FIXTURE_VARIANT_ADD(sized, next)
+{
+	.cmd = TWHEEL_IOC_NEXT,
+};
+
+FIXTURE_VARIANT_ADD(sized, advance)
+{
+	.cmd = TWHEEL_IOC_ADVANCE,
+};
+
+FIXTURE_SETUP(sized)
+{
+	self->fd = tw_manual(TW_TICK_DEFAULT);
+	ASSERT_LE(0, self->fd);
+}
+
+FIXTURE_TEARDOWN(sized)
+{
+	close(self->fd);
+}
+
+TEST_F(sized, a_size_below_the_first_version_is_einval)
+{
+	__u32 size;
+
+	for (size = 0; size < 16; size++)
+		EXPECT_EQ(-EINVAL, sized_call(self->fd, variant->cmd, size, 0));
+}
+
+TEST_F(sized, a_larger_size_with_a_zero_tail_works)
+{
+	__u32 size;
+
+	for (size = 16; size <= 32; size++)
+		EXPECT_EQ(0, sized_call(self->fd, variant->cmd, size, 0));
+}
+
+TEST_F(sized, a_larger_size_with_a_nonzero_tail_is_e2big)
+{
+	__u32 size;
+
+	for (size = 17; size <= 32; size++)
+		EXPECT_EQ(-E2BIG, sized_call(self->fd, variant->cmd, size, 1));
+	EXPECT_EQ(0, tw_now(self->fd));
+}
+
+TEST_F(sized, a_huge_size_fails_and_does_no_harm)
+{
+	static const __u32 sizes[] = {
+		4097, 65536, 0x7fffffff, 0x80000000, 0xffffffff,
+	};
+	static unsigned char buf[65536];
+	size_t i;
+
+	memset(buf, TW_POISON, sizeof(buf));
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		memset(buf, 0, 16);
+		memcpy(buf, &sizes[i], 4);
+		EXPECT_GT(0, tw_ioctl(self->fd, variant->cmd, buf));
+	}
+	EXPECT_EQ(0, tw_now(self->fd));
+}
+
+TEST_F(sized, every_flag_is_einval)
+{
+	int bit;
+
+	for (bit = 0; bit < 32; bit++) {
+		struct twheel_advance arg = { sizeof(arg), 1U << bit, TW_NSEC };
+
+		EXPECT_EQ(-EINVAL, tw_ioctl(self->fd, variant->cmd, &arg));
+	}
+	EXPECT_EQ(0, tw_now(self->fd));
+}
+
+/* Set-up: a file that is not set up yet */
+FIXTURE(setup)
+{
+	int fd;
+	struct twheel_info before;
+	struct twheel_setup arg;
+};
+
+FIXTURE_SETUP(setup)
+{
+	self->fd = tw_open(O_NONBLOCK);
+	ASSERT_LE(0, self->fd);
+	ASSERT_EQ(0, tw_info(self->fd, &self->before));
+	self->arg.size = sizeof(self->arg);
+	self->arg.clockid = TWHEEL_CLOCK_MANUAL;
+}
+
+FIXTURE_TEARDOWN(setup)
+{
+	close(self->fd);
+}
+
+/* A failed set-up changed nothing: another still works. */
+static bool not_set_up(const FIXTURE_DATA(setup) *self)
+{
+	struct twheel_info now;
+
+	if (tw_info(self->fd, &now))
+		return false;
+	now.now_ns = self->before.now_ns;
+	return !memcmp(&now, &self->before, sizeof(now)) &&
+	       !tw_setup(self->fd, TWHEEL_CLOCK_MANUAL, 0, 0);
+}
+
+TEST_F(setup, without_it_the_clock_is_monotonic)
+{
+	EXPECT_EQ(CLOCK_MONOTONIC, self->before.clockid);
+	EXPECT_EQ(TW_TICK_DEFAULT, self->before.tick_ns);
+	EXPECT_EQ(0, self->before.armed);
+	EXPECT_EQ(0, self->before.ready);
+}
+
+TEST_F(setup, info_works_before_it_and_tells_the_time)
+{
+	__u64 before = tw_clock(CLOCK_MONOTONIC);
+	__u64 now = tw_now(self->fd);
+
+	EXPECT_LE(before, now);
+	EXPECT_LE(now, tw_clock(CLOCK_MONOTONIC));
+}
+
+TEST_F(setup, every_clock_of_the_header_is_granted)
+{
+	static const __u32 clocks[] = {
+		CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_BOOTTIME, CLOCK_TAI,
+		TWHEEL_CLOCK_MANUAL,
+	};
+	struct twheel_info info;
+	size_t i;
+	int fd;
+
+	for (i = 0; i < ARRAY_SIZE(clocks); i++) {
+		fd = tw_wheel(clocks[i], 0, 0);
+		ASSERT_LE(0, fd);
+		ASSERT_EQ(0, tw_info(fd, &info));
+		EXPECT_EQ(clocks[i], info.clockid);
+		close(fd);
+	}
+}
+
+TEST_F(setup, an_unknown_clock_is_einval)
+{
+	static const __u32 more[] = { 65, 128, 0x7fffffff, 0xffffffff };
+	__u32 clock;
+	size_t i;
+
+	for (clock = 2; clock < 64; clock++)
+		if (clock != CLOCK_BOOTTIME && clock != CLOCK_TAI)
+			EXPECT_EQ(-EINVAL, tw_setup(self->fd, clock, 0, 0));
+	for (i = 0; i < ARRAY_SIZE(more); i++)
+		EXPECT_EQ(-EINVAL, tw_setup(self->fd, more[i], 0, 0));
+	EXPECT_TRUE(not_set_up(self));
+}
+
+TEST_F(setup, the_tick_granted_is_the_largest_power_not_above_the_wish)
+{
+	static const struct {
+		__u64 wish, granted;
+	} ticks[] = {
+		{ 0, TW_TICK_DEFAULT },
+		{ 1, TW_TICK_MIN },
+		{ TW_TICK_MIN - 1, TW_TICK_MIN },
+		{ TW_TICK_MIN, TW_TICK_MIN },
+		{ TW_TICK_MIN + 1, TW_TICK_MIN },
+		{ 2 * TW_TICK_MIN - 1, TW_TICK_MIN },
+		{ 2 * TW_TICK_MIN, 2 * TW_TICK_MIN },
+		{ TW_MSEC, 1 << 19 },
+		{ TW_TICK_DEFAULT, TW_TICK_DEFAULT },
+		{ TW_NSEC, 1 << 29 },
+		{ TW_TICK_MAX - 1, TW_TICK_MAX / 2 },
+		{ TW_TICK_MAX, TW_TICK_MAX },
+		{ TW_TICK_MAX + 1, TW_TICK_MAX },
+		{ 2 * TW_TICK_MAX, TW_TICK_MAX },
+		{ TW_S64_MAX, TW_TICK_MAX },
+	};
+	struct twheel_info info;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(ticks); i++) {
+		int fd = tw_open(0);
+
+		self->arg.tick_ns = ticks[i].wish;
+		self->arg.capacity = 0;
+		ASSERT_EQ(0, tw_ioctl(fd, TWHEEL_IOC_SETUP, &self->arg));
+		EXPECT_EQ(ticks[i].granted, self->arg.tick_ns);
+		ASSERT_EQ(0, tw_info(fd, &info));
+		EXPECT_EQ(ticks[i].granted, info.tick_ns);
+		close(fd);
+	}
+}
+
+TEST_F(setup, the_capacity_granted_is_written_back)
+{
+	struct twheel_info info;
+
+	self->arg.capacity = 1000;
+	ASSERT_EQ(0, tw_ioctl(self->fd, TWHEEL_IOC_SETUP, &self->arg));
+	ASSERT_EQ(0, tw_info(self->fd, &info));
+	EXPECT_LE(1000, self->arg.capacity);
+	EXPECT_EQ(self->arg.capacity, info.capacity);
+}
+
+TEST_F(setup, no_capacity_means_the_default)
+{
+	ASSERT_EQ(0, tw_ioctl(self->fd, TWHEEL_IOC_SETUP, &self->arg));
+	EXPECT_EQ(self->before.capacity, self->arg.capacity);
+}
+
+TEST_F(setup, a_capacity_above_the_largest_is_eperm)
+{
+	__u32 max = self->before.capacity_max;
+
+	if (max == 0xffffffff)
+		SKIP(return, "there is no larger capacity");
+	EXPECT_EQ(-EPERM, tw_setup(self->fd, TWHEEL_CLOCK_MANUAL, 0, max + 1));
+	EXPECT_EQ(-EPERM, tw_setup(self->fd, TWHEEL_CLOCK_MANUAL, 0, ~0U));
+	EXPECT_TRUE(not_set_up(self));
+}
+
+TEST_F(setup, the_largest_capacity_is_granted)
+{
+	EXPECT_EQ(0, tw_setup(self->fd, TWHEEL_CLOCK_MANUAL, 0,
+			      self->before.capacity_max));
+}
+
+TEST_F(setup, a_second_one_is_ebusy)
+{
+	ASSERT_EQ(0, tw_ioctl(self->fd, TWHEEL_IOC_SETUP, &self->arg));
+	EXPECT_EQ(-EBUSY, tw_setup(self->fd, CLOCK_MONOTONIC, 4096, 0));
+	EXPECT_EQ(0, tw_now(self->fd));
+}
+
+TEST_F(setup, after_the_first_arm_it_is_ebusy)
+{
+	ASSERT_NE(0, tw_arm(self->fd, TWHEEL_NEVER, 0));
+	EXPECT_EQ(-EBUSY, tw_ioctl(self->fd, TWHEEL_IOC_SETUP, &self->arg));
+}
+
+TEST_F(setup, after_a_cancelled_arm_it_is_still_ebusy)
+{
+	__u64 id = tw_arm(self->fd, TWHEEL_NEVER, 0);
+
+	ASSERT_EQ(0, tw_cancel(self->fd, id));
+	EXPECT_EQ(-EBUSY, tw_ioctl(self->fd, TWHEEL_IOC_SETUP, &self->arg));
+}
+
+TEST_F(setup, an_unknown_flag_is_einval)
+{
+	int bit;
+
+	for (bit = 1; bit < 32; bit++) {
+		self->arg.flags = 1U << bit;
+		EXPECT_EQ(-EINVAL,
+			  tw_ioctl(self->fd, TWHEEL_IOC_SETUP, &self->arg));
+	}
+	EXPECT_TRUE(not_set_up(self));
+}
+
+TEST_F(setup, nonzero_padding_is_einval)
+{
+	int byte;
+
+	for (byte = 0; byte < 4; byte++) {
+		self->arg.pad = 0x80U << (8 * byte);
+		EXPECT_EQ(-EINVAL,
+			  tw_ioctl(self->fd, TWHEEL_IOC_SETUP, &self->arg));
+	}
+	EXPECT_TRUE(not_set_up(self));
+}
+
+TEST_F(setup, moderation_that_info_does_not_offer_is_eopnotsupp)
+{
+	if (self->before.features & TWHEEL_FEAT_MODERATION)
+		SKIP(return, "this module offers it");
+	self->arg.wake_batch = 2;
+	EXPECT_EQ(-EOPNOTSUPP,
+		  tw_ioctl(self->fd, TWHEEL_IOC_SETUP, &self->arg));
+	self->arg.wake_batch = 0;
+	self->arg.wake_delay_ns = 1;
+	EXPECT_EQ(-EOPNOTSUPP,
+		  tw_ioctl(self->fd, TWHEEL_IOC_SETUP, &self->arg));
+	EXPECT_TRUE(not_set_up(self));
+}
+
+TEST_F(setup, a_wake_batch_of_one_is_as_good_as_none)
+{
+	self->arg.wake_batch = 1;
+	EXPECT_EQ(0, tw_ioctl(self->fd, TWHEEL_IOC_SETUP, &self->arg));
+}
+
+TEST_F(setup, clock_set_records_that_info_does_not_offer_are_eopnotsupp)
+{
+	if (self->before.features & TWHEEL_FEAT_CLOCK_SET)
+		SKIP(return, "this module offers them");
+	self->arg.clockid = CLOCK_REALTIME;
+	self->arg.flags = TWHEEL_SETUP_CLOCK_SET;
+	EXPECT_EQ(-EOPNOTSUPP,
+		  tw_ioctl(self->fd, TWHEEL_IOC_SETUP, &self->arg));
+	EXPECT_TRUE(not_set_up(self));
+}
+
+TEST_F(setup, a_size_below_the_first_version_is_einval)
+{
+	for (self->arg.size = 0; self->arg.size < 40; self->arg.size++)
+		EXPECT_EQ(-EINVAL,
+			  tw_ioctl(self->fd, TWHEEL_IOC_SETUP, &self->arg));
+	EXPECT_TRUE(not_set_up(self));
+}
+
+TEST_F(setup, a_larger_size_with_a_zero_tail_works)
+{
+	unsigned char buf[96];
+	__u32 size, i;
+	int fd;
+
+	for (size = 40; size <= 80; size++) {
+		memset(buf, TW_POISON, sizeof(buf));
+		memset(buf, 0, size);
+		self->arg.size = size;
+		memcpy(buf, &self->arg, sizeof(self->arg));
+		fd = tw_open(0);
+		ASSERT_LE(0, fd);
+		EXPECT_EQ(0, tw_ioctl(fd, TWHEEL_IOC_SETUP, buf));
+		for (i = size; i < sizeof(buf); i++)
+			EXPECT_EQ(TW_POISON, buf[i]);
+		close(fd);
+	}
+}
+
+TEST_F(setup, a_larger_size_with_a_nonzero_tail_is_e2big)
+{
+	unsigned char buf[96];
+	__u32 size;
+
+	for (size = 41; size <= 80; size++) {
+		memset(buf, 0, sizeof(buf));
+		self->arg.size = size;
+		memcpy(buf, &self->arg, sizeof(self->arg));
+		buf[size - 1] = 1;
+		EXPECT_EQ(-E2BIG, tw_ioctl(self->fd, TWHEEL_IOC_SETUP, buf));
+	}
+	EXPECT_TRUE(not_set_up(self));
+}
+
+TEST_F(setup, a_half_mapped_struct_is_efault)
+{
+	char *cliff = tw_cliff();
+	size_t have;
+
+	ASSERT_NE(NULL, cliff);
+	for (have = 1; have < sizeof(self->arg); have++) {
+		memcpy(cliff - have, &self->arg, have);
+		EXPECT_EQ(-EFAULT, tw_ioctl(self->fd, TWHEEL_IOC_SETUP,
+					    cliff - have));
+	}
+	EXPECT_TRUE(not_set_up(self));
+}
+
+TEST_F(setup, advance_of_a_clock_that_is_not_manual_is_einval)
+{
+	EXPECT_EQ(-EINVAL, tw_advance(self->fd, TW_S64_MAX));
+	EXPECT_TRUE(not_set_up(self));
+}
+
+TEST_F(setup, next_without_it_is_never)
+{
+	EXPECT_EQ(TWHEEL_NEVER, tw_next(self->fd));
+}
+
+TEST_F(setup, a_read_without_it_finds_nothing)
+{
+	struct twheel_event ev;
+
+	EXPECT_EQ(-EAGAIN, tw_read(self->fd, &ev, 1));
+	EXPECT_TRUE(not_set_up(self));
+}
+
+TEST_F(setup, fdinfo_has_every_line)
+{
+	static const char * const keys[] = {
+		"clockid", "tick_ns", "capacity", "armed", "ready", "fired",
+		"cancelled", "modified", "cascaded", "wakeups",
+		"hrtimer_starts", "continued", "ready_max", "next_wake_ns",
+	};
+	__u64 value;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(keys); i++)
+		EXPECT_EQ(0, tw_fdinfo(self->fd, keys[i], &value)) {
+			TH_LOG("line %zu", i);
+		}
+	EXPECT_EQ(CLOCK_MONOTONIC, tw_counter(self->fd, "clockid"));
+	EXPECT_EQ(TW_TICK_DEFAULT, tw_counter(self->fd, "tick_ns"));
+	EXPECT_EQ(TWHEEL_NEVER, tw_counter(self->fd, "next_wake_ns"));
+}
+
+TEST_HARNESS_MAIN

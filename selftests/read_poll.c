@@ -1,0 +1,787 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * read(2) and poll(2): no record is lost or doubled whatever the reader does,
+ * sleepers are woken, and the file is shared as files are.
+ */
+#include <poll.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "twheel_test.h"
+
+#define RECORD		sizeof(struct twheel_event)
+#define PROBE_ARG	"--read-one-record-of-fd"
+
+#ifndef RWF_NOWAIT
+#define RWF_NOWAIT	8
+#endif
+
+FIXTURE(rp)
+{
+	int fd;
+	char *cliff;
+	struct twheel_event ev[16];
+};
+
+FIXTURE_SETUP(rp)
+{
+	self->fd = tw_manual(TW_TICK_DEFAULT);
+	ASSERT_LE(0, self->fd);
+	self->cliff = tw_cliff();
+	ASSERT_NE(NULL, self->cliff);
+}
+
+FIXTURE_TEARDOWN(rp)
+{
+	close(self->fd);
+}
+
+/* @n records, of user_data 0 to n - 1, wait to be read. */
+static bool make_records(int fd, __u64 n)
+{
+	__u64 i;
+
+	for (i = 0; i < n; i++)
+		if (!tw_arm(fd, 0, i))
+			return false;
+	return tw_ready(fd) == n;
+}
+
+/* Are the records of user_data @from to @to - 1 there, in order, and no more? */
+static bool records_are(int fd, __u64 from, __u64 to)
+{
+	struct twheel_event ev;
+
+	for (; from < to; from++)
+		if (tw_read(fd, &ev, 1) != 1 || ev.user_data != from)
+			return false;
+	return tw_read(fd, &ev, 1) == -EAGAIN;
+}
+
+/* Short buffers */
+TEST_F(rp, a_buffer_below_one_record_is_einval_and_loses_nothing)
+{
+	char buf[RECORD];
+	size_t size;
+
+	ASSERT_TRUE(make_records(self->fd, 1));
+	for (size = 0; size < RECORD; size++) {
+		ASSERT_EQ(-1, read(self->fd, buf, size)) {
+			TH_LOG("size %zu", size);
+		}
+		EXPECT_EQ(EINVAL, errno);
+	}
+	EXPECT_TRUE(records_are(self->fd, 0, 1));
+}
+
+TEST_F(rp, only_whole_records_are_read)
+{
+	unsigned char buf[3 * RECORD];
+	size_t i;
+
+	ASSERT_TRUE(make_records(self->fd, 3));
+	memset(buf, TW_POISON, sizeof(buf));
+	ASSERT_EQ(2 * RECORD, read(self->fd, buf, 3 * RECORD - 1));
+	for (i = 2 * RECORD; i < sizeof(buf); i++)
+		EXPECT_EQ(TW_POISON, buf[i]);
+	EXPECT_TRUE(records_are(self->fd, 2, 3));
+}
+
+TEST_F(rp, a_read_takes_no_more_than_there_is)
+{
+	ASSERT_TRUE(make_records(self->fd, 3));
+	EXPECT_EQ(3, tw_read(self->fd, self->ev, 16));
+	EXPECT_EQ(TW_POISON64, self->ev[3].id);
+}
+
+TEST_F(rp, a_read_of_nothing_is_eagain_without_blocking)
+{
+	EXPECT_EQ(-EAGAIN, tw_read(self->fd, self->ev, 1));
+}
+
+TEST_F(rp, a_read_with_rwf_nowait_is_eagain)
+{
+	struct iovec iov = { self->ev, sizeof(self->ev) };
+
+	ASSERT_EQ(0, tw_set_blocking(self->fd));
+	EXPECT_EQ(-1, preadv2(self->fd, &iov, 1, -1, RWF_NOWAIT));
+	EXPECT_EQ(EAGAIN, errno);
+}
+
+TEST_F(rp, a_read_with_rwf_nowait_takes_what_is_there)
+{
+	struct iovec iov = { self->ev, sizeof(self->ev) };
+
+	ASSERT_EQ(0, tw_set_blocking(self->fd));
+	ASSERT_TRUE(make_records(self->fd, 2));
+	EXPECT_EQ(2 * RECORD, preadv2(self->fd, &iov, 1, -1, RWF_NOWAIT));
+}
+
+TEST_F(rp, ten_thousand_records_fit_one_read)
+{
+	static struct twheel_event ev[10001];
+	__u64 i;
+
+	ASSERT_TRUE(make_records(self->fd, 10000));
+	ASSERT_EQ(10000, tw_read(self->fd, ev, 10001));
+	for (i = 0; i < 10000; i++)
+		ASSERT_EQ(i, ev[i].user_data);
+	EXPECT_EQ(0, tw_ready(self->fd));
+}
+
+/* Faults */
+TEST_F(rp, a_fault_in_the_first_record_is_efault_and_loses_nothing)
+{
+	size_t have;
+
+	ASSERT_TRUE(make_records(self->fd, 3));
+	for (have = 0; have < RECORD; have++) {
+		ASSERT_EQ(-1, read(self->fd, self->cliff - have, 16 * RECORD));
+		EXPECT_EQ(EFAULT, errno);
+		EXPECT_EQ(3, tw_ready(self->fd));
+	}
+	EXPECT_TRUE(records_are(self->fd, 0, 3));
+}
+
+TEST_F(rp, a_fault_after_whole_records_shortens_the_read)
+{
+	size_t have;
+
+	for (have = RECORD; have < 4 * RECORD; have++) {
+		__u64 whole = have / RECORD;
+		struct twheel_event *ev = (void *)(self->cliff - have);
+		__u64 i;
+
+		ASSERT_TRUE(make_records(self->fd, 5));
+		memset(ev, TW_POISON, have);
+		ASSERT_EQ(whole * RECORD, read(self->fd, ev, 16 * RECORD)) {
+			TH_LOG("%zu bytes before the fault", have);
+		}
+		for (i = 0; i < whole; i++)
+			EXPECT_EQ(i, ev[i].user_data);
+		ASSERT_TRUE(records_are(self->fd, whole, 5));
+	}
+}
+
+TEST_F(rp, a_null_buffer_is_efault_and_loses_nothing)
+{
+	ASSERT_TRUE(make_records(self->fd, 1));
+	EXPECT_EQ(-1, syscall(SYS_read, self->fd, NULL, RECORD));
+	EXPECT_EQ(EFAULT, errno);
+	EXPECT_TRUE(records_are(self->fd, 0, 1));
+}
+
+TEST_F(rp, a_buffer_that_cannot_be_written_is_efault_and_loses_nothing)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+
+	ASSERT_TRUE(make_records(self->fd, 2));
+	ASSERT_EQ(0, mprotect(self->cliff - page, page, PROT_READ));
+	EXPECT_EQ(-1, read(self->fd, self->cliff - page, page));
+	EXPECT_EQ(EFAULT, errno);
+	EXPECT_TRUE(records_are(self->fd, 0, 2));
+}
+
+TEST_F(rp, a_fault_among_thousands_loses_nothing)
+{
+	size_t page = sysconf(_SC_PAGESIZE), size = 64 * page, got;
+	char *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ssize_t ret;
+
+	ASSERT_NE(MAP_FAILED, p);
+	ASSERT_EQ(0, munmap(p + size - 3 * page, 3 * page));
+	ASSERT_TRUE(make_records(self->fd, 8000));
+	ret = read(self->fd, p + 8, size - 8);
+	ASSERT_LT(0, ret);
+	ASSERT_EQ(0, ret % RECORD);
+	got = ret / RECORD;
+	EXPECT_EQ((size - 3 * page - 8) / RECORD, got);
+	EXPECT_TRUE(records_are(self->fd, got, 8000));
+}
+
+TEST_F(rp, a_fault_keeps_a_periodic_timer_ready_and_its_overrun)
+{
+	__u64 id = tw_arm_every(self->fd, TW_HOUR, TW_HOUR, 0);
+
+	ASSERT_EQ(0, tw_advance(self->fd, 3 * TW_HOUR + 1));
+	EXPECT_EQ(-1, read(self->fd, self->cliff - 8, RECORD));
+	EXPECT_EQ(TWHEEL_F_READY, tw_state(self->fd, id));
+	ASSERT_EQ(0, tw_advance(self->fd, 4 * TW_HOUR + 1));
+	ASSERT_EQ(1, tw_read(self->fd, self->ev, 2));
+	EXPECT_EQ(TW_HOUR, self->ev[0].expires_ns);
+	EXPECT_EQ(3, self->ev[0].overrun);
+}
+
+TEST_F(rp, a_fault_keeps_the_ids_alive)
+{
+	__u64 id = tw_arm(self->fd, 0, 0);
+
+	EXPECT_EQ(-1, read(self->fd, self->cliff - 8, RECORD));
+	EXPECT_EQ(TWHEEL_F_READY, tw_state(self->fd, id));
+	EXPECT_EQ(1, tw_cancel(self->fd, id));
+}
+
+/* Vectors and positions */
+TEST_F(rp, readv_fills_vectors_that_split_a_record)
+{
+	char a[7], b[RECORD], c[2 * RECORD], whole[3 * RECORD];
+	struct iovec iov[] = { { a, sizeof(a) }, { b, sizeof(b) },
+			       { c, sizeof(c) } };
+	struct twheel_event *ev = (void *)whole;
+
+	ASSERT_TRUE(make_records(self->fd, 3));
+	ASSERT_EQ(3 * RECORD, readv(self->fd, iov, 3));
+	memcpy(whole, a, 7);
+	memcpy(whole + 7, b, RECORD);
+	memcpy(whole + 7 + RECORD, c, 2 * RECORD - 7);
+	EXPECT_EQ(0, ev[0].user_data);
+	EXPECT_EQ(1, ev[1].user_data);
+	EXPECT_EQ(2, ev[2].user_data);
+}
+
+TEST_F(rp, readv_with_less_than_one_record_in_all_is_einval)
+{
+	struct iovec iov[] = { { self->ev, 20 }, { self->ev, 19 } };
+
+	ASSERT_TRUE(make_records(self->fd, 1));
+	EXPECT_EQ(-1, readv(self->fd, iov, 2));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_TRUE(records_are(self->fd, 0, 1));
+}
+
+TEST_F(rp, readv_with_a_fault_in_its_second_vector_loses_nothing)
+{
+	struct iovec iov[] = { { self->ev, 20 }, { self->cliff, 100 } };
+
+	ASSERT_TRUE(make_records(self->fd, 1));
+	EXPECT_EQ(-1, readv(self->fd, iov, 2));
+	EXPECT_EQ(EFAULT, errno);
+	EXPECT_TRUE(records_are(self->fd, 0, 1));
+}
+
+TEST_F(rp, a_stream_has_no_position)
+{
+	ASSERT_TRUE(make_records(self->fd, 1));
+	EXPECT_EQ(-1, lseek(self->fd, 0, SEEK_CUR));
+	EXPECT_EQ(ESPIPE, errno);
+	EXPECT_EQ(-1, pread(self->fd, self->ev, RECORD, 0));
+	EXPECT_EQ(ESPIPE, errno);
+	EXPECT_TRUE(records_are(self->fd, 0, 1));
+}
+
+TEST_F(rp, it_cannot_be_written)
+{
+	EXPECT_EQ(-1, write(self->fd, self->ev, RECORD));
+	EXPECT_EQ(EINVAL, errno);
+}
+
+/* poll */
+TEST_F(rp, poll_tells_nothing_of_an_empty_wheel)
+{
+	EXPECT_EQ(0, tw_poll(self->fd));
+}
+
+TEST_F(rp, poll_tells_nothing_of_an_armed_timer)
+{
+	ASSERT_NE(0, tw_arm(self->fd, TW_HOUR, 0));
+	EXPECT_EQ(0, tw_poll(self->fd));
+}
+
+TEST_F(rp, poll_tells_in_and_rdnorm_of_a_record_and_nothing_else)
+{
+	ASSERT_TRUE(make_records(self->fd, 1));
+	EXPECT_EQ(POLLIN | POLLRDNORM, tw_poll(self->fd));
+}
+
+TEST_F(rp, poll_tells_no_more_than_it_is_asked)
+{
+	ASSERT_TRUE(make_records(self->fd, 1));
+	EXPECT_EQ(POLLIN, tw_poll_for(self->fd, POLLIN, 0));
+	EXPECT_EQ(POLLRDNORM, tw_poll_for(self->fd, POLLRDNORM, 0));
+	EXPECT_EQ(0, tw_poll_for(self->fd, POLLOUT | POLLPRI, 0));
+}
+
+TEST_F(rp, poll_is_level_until_the_last_record_is_read)
+{
+	ASSERT_TRUE(make_records(self->fd, 2));
+	ASSERT_EQ(1, tw_read(self->fd, self->ev, 1));
+	EXPECT_EQ(POLLIN, tw_poll_for(self->fd, POLLIN, 0));
+	ASSERT_EQ(1, tw_read(self->fd, self->ev, 1));
+	EXPECT_EQ(0, tw_poll_for(self->fd, POLLIN, 0));
+}
+
+TEST_F(rp, poll_tells_nothing_of_a_record_withdrawn_by_cancel)
+{
+	__u64 id = tw_arm(self->fd, 0, 0);
+
+	ASSERT_EQ(1, tw_cancel(self->fd, id));
+	EXPECT_EQ(0, tw_poll(self->fd));
+}
+
+TEST_F(rp, poll_tells_nothing_of_a_record_withdrawn_by_modify)
+{
+	__u64 id = tw_arm(self->fd, 0, 0);
+
+	ASSERT_EQ(1, tw_modify(self->fd, id, TW_HOUR));
+	EXPECT_EQ(0, tw_poll(self->fd));
+}
+
+/* epoll */
+static int epoll_of(int fd, __u32 events)
+{
+	struct epoll_event event = { .events = events };
+	int ep = epoll_create1(EPOLL_CLOEXEC);
+
+	return epoll_ctl(ep, EPOLL_CTL_ADD, fd, &event) ? -errno : ep;
+}
+
+/* Events of the one file, 0 for none, or -errno */
+static long epoll_once(int ep, int timeout_ms)
+{
+	struct epoll_event event;
+	int ret = epoll_wait(ep, &event, 1, timeout_ms);
+
+	return ret < 0 ? -errno : ret ? (long)event.events : 0;
+}
+
+TEST_F(rp, epoll_tells_in_and_rdnorm_and_nothing_else)
+{
+	int ep = epoll_of(self->fd, 0x3fff);
+
+	ASSERT_LE(0, ep);
+	EXPECT_EQ(0, epoll_once(ep, 0));
+	ASSERT_TRUE(make_records(self->fd, 1));
+	EXPECT_EQ(EPOLLIN | EPOLLRDNORM, epoll_once(ep, 0));
+	EXPECT_EQ(EPOLLIN | EPOLLRDNORM, epoll_once(ep, 0));
+}
+
+TEST_F(rp, epoll_for_rdnorm_alone_is_woken)
+{
+	int ep = epoll_of(self->fd, EPOLLRDNORM);
+
+	ASSERT_NE(0, tw_arm(self->fd, TW_HOUR, 0));
+	EXPECT_EQ(0, epoll_once(ep, 0));
+	ASSERT_EQ(0, tw_advance(self->fd, 2 * TW_HOUR));
+	EXPECT_EQ(EPOLLRDNORM, epoll_once(ep, TW_PATIENCE_MS));
+}
+
+TEST_F(rp, epoll_with_edges_tells_once)
+{
+	int ep = epoll_of(self->fd, EPOLLIN | EPOLLET);
+
+	ASSERT_TRUE(make_records(self->fd, 1));
+	EXPECT_EQ(EPOLLIN, epoll_once(ep, TW_PATIENCE_MS));
+	EXPECT_EQ(0, epoll_once(ep, 0));
+}
+
+TEST_F(rp, epoll_with_edges_tells_again_after_each_drain)
+{
+	int ep = epoll_of(self->fd, EPOLLIN | EPOLLET), i;
+
+	for (i = 0; i < 100; i++) {
+		ASSERT_NE(0, tw_arm_rel(self->fd, TW_HOUR, 0));
+		ASSERT_EQ(0, epoll_once(ep, 0));
+		ASSERT_EQ(0, tw_advance(self->fd, (i + 1) * 2 * TW_HOUR));
+		ASSERT_EQ(EPOLLIN, epoll_once(ep, TW_PATIENCE_MS));
+		ASSERT_EQ(1, tw_discard(self->fd));
+	}
+}
+
+TEST_F(rp, epoll_with_edges_tells_of_a_period_after_each_drain)
+{
+	int ep = epoll_of(self->fd, EPOLLIN | EPOLLET), i;
+
+	ASSERT_NE(0, tw_arm_every(self->fd, TW_HOUR, TW_HOUR, 0));
+	for (i = 1; i < 100; i++) {
+		ASSERT_EQ(0, tw_advance(self->fd, i * TW_HOUR + TW_NSEC));
+		ASSERT_EQ(EPOLLIN, epoll_once(ep, TW_PATIENCE_MS));
+		ASSERT_EQ(1, tw_discard(self->fd));
+	}
+}
+
+TEST_F(rp, epoll_with_oneshot_tells_once_until_it_is_renewed)
+{
+	struct epoll_event event = { .events = EPOLLIN | EPOLLONESHOT };
+	int ep = epoll_of(self->fd, event.events);
+
+	ASSERT_TRUE(make_records(self->fd, 1));
+	EXPECT_EQ(EPOLLIN, epoll_once(ep, TW_PATIENCE_MS));
+	EXPECT_EQ(0, epoll_once(ep, 0));
+	ASSERT_NE(0, tw_arm(self->fd, 0, 0));
+	EXPECT_EQ(0, epoll_once(ep, 0));
+	ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_MOD, self->fd, &event));
+	EXPECT_EQ(EPOLLIN, epoll_once(ep, TW_PATIENCE_MS));
+}
+
+/* Sleepers */
+TEST_F(rp, a_blocked_read_is_woken_by_advance)
+{
+	struct tw_sleeper s;
+	__u64 id = tw_arm(self->fd, TW_HOUR, 5);
+
+	ASSERT_EQ(0, tw_set_blocking(self->fd));
+	ASSERT_TRUE(tw_sleeper_start(&s, self->fd, tw_sleeper_read));
+	ASSERT_TRUE(tw_sleeper_asleep(&s));
+	ASSERT_EQ(0, tw_advance(self->fd, 2 * TW_HOUR));
+	ASSERT_TRUE(tw_sleeper_joined(&s));
+	ASSERT_EQ(1, s.ret);
+	EXPECT_EQ(id, s.ev.id);
+}
+
+TEST_F(rp, a_blocked_read_is_woken_by_an_arm_in_the_past)
+{
+	struct tw_sleeper s;
+
+	ASSERT_EQ(0, tw_set_blocking(self->fd));
+	ASSERT_TRUE(tw_sleeper_start(&s, self->fd, tw_sleeper_read));
+	ASSERT_TRUE(tw_sleeper_asleep(&s));
+	ASSERT_NE(0, tw_arm(self->fd, 0, 5));
+	ASSERT_TRUE(tw_sleeper_joined(&s));
+	EXPECT_EQ(1, s.ret);
+}
+
+TEST_F(rp, a_blocked_read_is_woken_by_a_modify_into_the_past)
+{
+	struct tw_sleeper s;
+	__u64 id = tw_arm(self->fd, TW_HOUR, 5);
+
+	ASSERT_EQ(0, tw_set_blocking(self->fd));
+	ASSERT_TRUE(tw_sleeper_start(&s, self->fd, tw_sleeper_read));
+	ASSERT_TRUE(tw_sleeper_asleep(&s));
+	ASSERT_EQ(0, tw_modify(self->fd, id, 0));
+	ASSERT_TRUE(tw_sleeper_joined(&s));
+	EXPECT_EQ(1, s.ret);
+}
+
+TEST_F(rp, a_blocked_read_is_woken_by_the_kernel_clock)
+{
+	struct twheel_event ev;
+	int fd = tw_open(0);
+
+	ASSERT_NE(0, tw_arm_rel(fd, 50 * TW_MSEC, 5));
+	ASSERT_EQ(1, tw_read(fd, &ev, 1));
+	EXPECT_EQ(5, ev.user_data);
+	close(fd);
+}
+
+TEST_F(rp, a_blocked_read_is_not_woken_for_nothing)
+{
+	struct tw_sleeper s;
+	__u64 id = tw_arm(self->fd, TW_HOUR, 5);
+
+	ASSERT_EQ(0, tw_set_blocking(self->fd));
+	ASSERT_TRUE(tw_sleeper_start(&s, self->fd, tw_sleeper_read));
+	ASSERT_TRUE(tw_sleeper_asleep(&s));
+	ASSERT_EQ(0, tw_cancel(self->fd, id));
+	ASSERT_EQ(0, tw_advance(self->fd, 2 * TW_HOUR));
+	EXPECT_TRUE(tw_sleeper_asleep(&s));
+	ASSERT_NE(0, tw_arm(self->fd, 0, 6));
+	ASSERT_TRUE(tw_sleeper_joined(&s));
+	EXPECT_EQ(6, s.ev.user_data);
+}
+
+TEST_F(rp, a_sleeper_in_poll_is_woken)
+{
+	struct tw_sleeper s;
+
+	ASSERT_NE(0, tw_arm(self->fd, TW_HOUR, 5));
+	ASSERT_TRUE(tw_sleeper_start(&s, self->fd, tw_sleeper_poll));
+	ASSERT_TRUE(tw_sleeper_asleep(&s));
+	ASSERT_EQ(0, tw_advance(self->fd, 2 * TW_HOUR));
+	ASSERT_TRUE(tw_sleeper_joined(&s));
+	EXPECT_EQ(POLLIN | POLLRDNORM, s.ret);
+}
+
+TEST_F(rp, a_sleeper_in_poll_is_woken_by_the_kernel_clock)
+{
+	int fd = tw_open(O_NONBLOCK);
+
+	ASSERT_NE(0, tw_arm_rel(fd, 50 * TW_MSEC, 5));
+	EXPECT_TRUE(tw_wait_readable(fd));
+	close(fd);
+}
+
+TEST_F(rp, sleepers_in_read_and_poll_are_both_woken)
+{
+	struct tw_sleeper r, p;
+
+	ASSERT_EQ(0, tw_set_blocking(self->fd));
+	ASSERT_NE(0, tw_arm(self->fd, TW_HOUR, 5));
+	ASSERT_NE(0, tw_arm(self->fd, TW_HOUR, 6));
+	ASSERT_TRUE(tw_sleeper_start(&r, self->fd, tw_sleeper_read));
+	ASSERT_TRUE(tw_sleeper_start(&p, self->fd, tw_sleeper_poll));
+	ASSERT_TRUE(tw_sleeper_asleep(&r));
+	ASSERT_TRUE(tw_sleeper_asleep(&p));
+	ASSERT_EQ(0, tw_advance(self->fd, 2 * TW_HOUR));
+	EXPECT_TRUE(tw_sleeper_joined(&r));
+	EXPECT_TRUE(tw_sleeper_joined(&p));
+}
+
+TEST_F(rp, two_blocked_readers_get_one_record_each)
+{
+	struct tw_sleeper s[2];
+	int i;
+
+	ASSERT_EQ(0, tw_set_blocking(self->fd));
+	ASSERT_NE(0, tw_arm(self->fd, TW_HOUR, 1));
+	ASSERT_NE(0, tw_arm(self->fd, TW_HOUR, 2));
+	for (i = 0; i < 2; i++) {
+		ASSERT_TRUE(tw_sleeper_start(&s[i], self->fd, tw_sleeper_read));
+		ASSERT_TRUE(tw_sleeper_asleep(&s[i]));
+	}
+	ASSERT_EQ(0, tw_advance(self->fd, 2 * TW_HOUR));
+	ASSERT_TRUE(tw_sleeper_joined(&s[0]));
+	ASSERT_TRUE(tw_sleeper_joined(&s[1]));
+	EXPECT_EQ(3, s[0].ev.user_data + s[1].ev.user_data);
+}
+
+/*
+ * A handler that only interrupts. Sent until it arrives in the sleep, since it
+ * may come before the sleep too.
+ */
+static void interrupt(int sig)
+{
+	(void)sig;
+}
+
+static bool interrupted(struct tw_sleeper *s)
+{
+	struct sigaction action = { .sa_handler = interrupt };
+	unsigned int i;
+
+	sigaction(SIGUSR1, &action, NULL);
+	for (i = 0; i < 1000 && !tw_sleeper_done(s); i++) {
+		pthread_kill(s->thread, SIGUSR1);
+		tw_sleep_ms(10);
+	}
+	return tw_sleeper_joined(s);
+}
+
+TEST_F(rp, a_signal_ends_a_blocked_read_with_eintr)
+{
+	struct tw_sleeper s;
+
+	ASSERT_EQ(0, tw_set_blocking(self->fd));
+	ASSERT_TRUE(tw_sleeper_start(&s, self->fd, tw_sleeper_read));
+	ASSERT_TRUE(tw_sleeper_asleep(&s));
+	ASSERT_TRUE(interrupted(&s));
+	EXPECT_EQ(-EINTR, s.ret);
+}
+
+TEST_F(rp, a_signal_ends_a_sleep_in_poll_with_eintr)
+{
+	struct tw_sleeper s;
+
+	ASSERT_TRUE(tw_sleeper_start(&s, self->fd, tw_sleeper_poll));
+	ASSERT_TRUE(tw_sleeper_asleep(&s));
+	ASSERT_TRUE(interrupted(&s));
+	EXPECT_EQ(-EINTR, s.ret);
+}
+
+/* Two readers, each in blocking reads of a few, until the wheel is empty */
+#define SHARED_RECORDS	20000
+
+struct reader {
+	pthread_t thread;
+	int fd;
+	unsigned char *seen;	/* how often each record was read */
+	__u64 records;
+	long error;
+};
+
+static void *read_until_told(void *arg)
+{
+	struct reader *r = arg;
+	struct twheel_event ev[7];
+	long i, n;
+
+	while ((n = tw_read(r->fd, ev, 7)) > 0) {
+		for (i = 0; i < n; i++) {
+			if (ev[i].user_data == SHARED_RECORDS)
+				return NULL;
+			__atomic_fetch_add(&r->seen[ev[i].user_data], 1,
+					   __ATOMIC_RELAXED);
+		}
+		r->records += n;
+	}
+	r->error = n;
+	return NULL;
+}
+
+TEST_F(rp, two_readers_share_the_records_without_loss_or_double)
+{
+	static unsigned char seen[SHARED_RECORDS];
+	struct reader r[2] = { { .fd = self->fd, .seen = seen },
+			       { .fd = self->fd, .seen = seen } };
+	__u64 i;
+
+	ASSERT_EQ(0, tw_set_blocking(self->fd));
+	for (i = 0; i < 2; i++)
+		ASSERT_EQ(0, pthread_create(&r[i].thread, NULL,
+					    read_until_told, &r[i]));
+	for (i = 0; i < SHARED_RECORDS; i++)
+		ASSERT_NE(0, tw_arm(self->fd, i & 3 ? 0 : TW_HOUR, i));
+	ASSERT_EQ(0, tw_advance(self->fd, TW_HOUR + TW_NSEC));
+	while (tw_ready(self->fd))
+		tw_sleep_ms(1);
+	for (i = 0; i < 2; i++) {
+		ASSERT_NE(0, tw_arm(self->fd, 0, SHARED_RECORDS));
+		while (tw_ready(self->fd))
+			tw_sleep_ms(1);
+	}
+	for (i = 0; i < 2; i++)
+		ASSERT_EQ(0, pthread_join(r[i].thread, NULL));
+	EXPECT_EQ(0, r[0].error | r[1].error);
+	EXPECT_EQ(SHARED_RECORDS, r[0].records + r[1].records);
+	for (i = 0; i < SHARED_RECORDS; i++)
+		ASSERT_EQ(1, seen[i]);
+}
+
+/* Sharing of the file */
+TEST_F(rp, a_duplicate_is_the_same_wheel)
+{
+	int fd = dup(self->fd);
+
+	ASSERT_TRUE(make_records(self->fd, 1));
+	EXPECT_TRUE(records_are(fd, 0, 1));
+}
+
+TEST_F(rp, a_wheel_lives_until_its_last_duplicate_is_closed)
+{
+	int fd = dup(self->fd);
+
+	ASSERT_NE(0, tw_arm(self->fd, TW_HOUR, 0));
+	close(self->fd);
+	ASSERT_EQ(0, tw_advance(fd, 2 * TW_HOUR));
+	EXPECT_TRUE(records_are(fd, 0, 1));
+}
+
+TEST_F(rp, a_child_shares_the_wheel)
+{
+	int status;
+	pid_t pid = fork();
+
+	ASSERT_LE(0, pid);
+	if (!pid)
+		_exit(!make_records(self->fd, 3));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_EQ(0, status);
+	EXPECT_TRUE(records_are(self->fd, 0, 3));
+}
+
+TEST_F(rp, a_second_open_is_another_wheel)
+{
+	int fd = tw_manual(0);
+
+	ASSERT_TRUE(make_records(self->fd, 1));
+	EXPECT_EQ(0, tw_ready(fd));
+	EXPECT_EQ(0, tw_poll(fd));
+	close(fd);
+}
+
+union control {
+	char buf[CMSG_SPACE(sizeof(int))];
+	struct cmsghdr align;
+};
+
+static bool send_fd(int sock, int fd)
+{
+	union control control = { { 0 } };
+	struct iovec iov = { "x", 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1,
+		.msg_control = &control, .msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+
+	cmsg->cmsg_level = SOL_SOCKET;
+	cmsg->cmsg_type = SCM_RIGHTS;
+	cmsg->cmsg_len = CMSG_LEN(sizeof(fd));
+	memcpy(CMSG_DATA(cmsg), &fd, sizeof(fd));
+	return sendmsg(sock, &msg, 0) == 1;
+}
+
+static int receive_fd(int sock)
+{
+	union control control;
+	char byte;
+	struct iovec iov = { &byte, 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1,
+		.msg_control = &control, .msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *cmsg;
+	int fd = -1;
+
+	if (recvmsg(sock, &msg, 0) != 1)
+		return -1;
+	cmsg = CMSG_FIRSTHDR(&msg);
+	if (cmsg && cmsg->cmsg_type == SCM_RIGHTS)
+		memcpy(&fd, CMSG_DATA(cmsg), sizeof(fd));
+	return fd;
+}
+
+TEST_F(rp, a_wheel_can_be_sent_through_a_socket)
+{
+	int sock[2], fd;
+
+	if (socketpair(AF_UNIX, SOCK_DGRAM, 0, sock))
+		SKIP(return, "this kernel has no UNIX sockets");
+	ASSERT_NE(0, tw_arm(self->fd, TW_HOUR, 0));
+	ASSERT_TRUE(send_fd(sock[0], self->fd));
+	close(self->fd);
+	fd = receive_fd(sock[1]);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, tw_advance(fd, 2 * TW_HOUR));
+	EXPECT_TRUE(records_are(fd, 0, 1));
+}
+
+/* What the executed copy of this program makes of @fd: its exit status */
+static int exec_probe(int fd)
+{
+	char number[16];
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		snprintf(number, sizeof(number), "%d", fd);
+		execl("/proc/self/exe", "probe", PROBE_ARG, number, NULL);
+		_exit(127);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
+		return -1;
+	return WEXITSTATUS(status);
+}
+
+static int probe(int fd)
+{
+	struct twheel_event ev;
+	long ret = tw_read(fd, &ev, 1);
+
+	return ret < 0 ? -ret : ret == 1 && ev.user_data == 0 ? 0 : 126;
+}
+
+TEST_F(rp, a_wheel_survives_exec)
+{
+	ASSERT_EQ(0, fcntl(self->fd, F_SETFD, 0));
+	ASSERT_TRUE(make_records(self->fd, 1));
+	EXPECT_EQ(0, exec_probe(self->fd));
+	EXPECT_EQ(0, tw_ready(self->fd));
+}
+
+TEST_F(rp, a_wheel_that_is_close_on_exec_is_gone_after_exec)
+{
+	ASSERT_TRUE(make_records(self->fd, 1));
+	EXPECT_EQ(EBADF, exec_probe(self->fd));
+	EXPECT_EQ(1, tw_ready(self->fd));
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 3 && !strcmp(argv[1], PROBE_ARG))
+		return probe(atoi(argv[2]));
+	return test_harness_run(argc, argv);
+}

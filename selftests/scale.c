@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A million timers on one file: each fires once, in order, and the file can be
+ * closed at any time.
+ *
+ *   TWHEEL_SCALE=N  another number of timers
+ */
+#include <signal.h>
+
+#include "twheel_test.h"
+
+#define MILLION		((__u32)tw_env("TWHEEL_SCALE", 1000000))
+#define BATCH		4096
+
+FIXTURE(million)
+{
+	int fd;
+	__u32 nr;
+	__u64 *expires;		/* by user_data */
+	struct tw_bitmap seen;
+};
+
+FIXTURE_SETUP(million)
+{
+	self->nr = MILLION;
+	self->expires = calloc(self->nr, sizeof(*self->expires));
+	ASSERT_NE(NULL, self->expires);
+	ASSERT_TRUE(tw_bitmap_init(&self->seen, self->nr));
+	self->fd = tw_wheel(TWHEEL_CLOCK_MANUAL, TW_TICK_DEFAULT, self->nr);
+	ASSERT_LE(0, self->fd);
+}
+
+FIXTURE_TEARDOWN(million)
+{
+	close(self->fd);
+}
+
+static bool arm_all(FIXTURE_DATA(million) *self)
+{
+	__u32 i;
+
+	for (i = 0; i < self->nr; i++)
+		if (!tw_arm(self->fd, self->expires[i], i))
+			return false;
+	return tw_armed(self->fd) + tw_ready(self->fd) == self->nr;
+}
+
+/* How far the check of the records has come */
+struct check {
+	__u64 tick;		/* order is kept between ticks of this, 0: none */
+	__u64 last;
+	__u64 records;
+	const char *wrong;
+};
+
+static void check_record(FIXTURE_DATA(million) *self, struct check *check,
+			 const struct twheel_event *ev)
+{
+	if (!tw_bitmap_add(&self->seen, ev->user_data))
+		check->wrong = "a record came twice";
+	else if (ev->expires_ns != self->expires[ev->user_data])
+		check->wrong = "a record tells another expiry";
+	else if (ev->fired_ns < ev->expires_ns)
+		check->wrong = "early";
+	else if (check->tick &&
+		 tw_boundary(ev->expires_ns, check->tick) < check->last)
+		check->wrong = "out of order";
+	if (check->tick)
+		check->last = tw_boundary(ev->expires_ns, check->tick);
+}
+
+/* Read all that is ready. */
+static void reap(FIXTURE_DATA(million) *self, struct check *check)
+{
+	static struct twheel_event ev[BATCH];
+	long n, i;
+
+	while ((n = tw_read(self->fd, ev, BATCH)) > 0) {
+		check->records += n;
+		for (i = 0; i < n && !check->wrong; i++)
+			check_record(self, check, &ev[i]);
+	}
+	if (n != -EAGAIN)
+		check->wrong = "read failed";
+}
+
+TEST_F_TIMEOUT(million, spread_over_an_hour_fire_once_each_and_in_order, 600)
+{
+	struct check check = { .tick = TW_TICK_DEFAULT };
+	__u64 seed = 42, now;
+	__u32 i;
+
+	for (i = 0; i < self->nr; i++)
+		self->expires[i] = 1 + tw_random_below(&seed, TW_HOUR);
+	ASSERT_TRUE(arm_all(self));
+	for (now = TW_HOUR / 60; now <= TW_HOUR; now += TW_HOUR / 60) {
+		ASSERT_EQ(0, tw_advance(self->fd, now));
+		reap(self, &check);
+		ASSERT_EQ(NULL, check.wrong);
+		ASSERT_LT(now, tw_next(self->fd));
+	}
+	ASSERT_EQ(0, tw_advance(self->fd, TW_HOUR + TW_NSEC));
+	reap(self, &check);
+	EXPECT_EQ(NULL, check.wrong);
+	EXPECT_EQ(self->nr, check.records);
+	EXPECT_EQ(0, tw_armed(self->fd));
+}
+
+TEST_F_TIMEOUT(million, spread_over_an_hour_fire_in_one_advance, 600)
+{
+	struct check check = { .tick = TW_TICK_DEFAULT };
+	__u64 seed = 43;
+	__u32 i;
+
+	for (i = 0; i < self->nr; i++)
+		self->expires[i] = 1 + tw_random_below(&seed, TW_HOUR);
+	ASSERT_TRUE(arm_all(self));
+	ASSERT_EQ(0, tw_advance(self->fd, 2 * TW_HOUR));
+	EXPECT_EQ(self->nr, tw_ready(self->fd));
+	reap(self, &check);
+	EXPECT_EQ(NULL, check.wrong);
+	EXPECT_EQ(self->nr, check.records);
+}
+
+TEST_F_TIMEOUT(million, due_in_one_tick_fire_in_one_advance, 600)
+{
+	struct check check = { .tick = TW_TICK_DEFAULT };
+	__u32 i;
+
+	for (i = 0; i < self->nr; i++)
+		self->expires[i] = TW_HOUR;
+	ASSERT_TRUE(arm_all(self));
+	ASSERT_EQ(0, tw_advance(self->fd, TW_HOUR - 1));
+	EXPECT_EQ(0, tw_ready(self->fd));
+	ASSERT_EQ(0, tw_advance(self->fd,
+				tw_boundary(TW_HOUR, TW_TICK_DEFAULT)));
+	EXPECT_EQ(self->nr, tw_ready(self->fd));
+	EXPECT_EQ(0, tw_armed(self->fd));
+	reap(self, &check);
+	EXPECT_EQ(NULL, check.wrong);
+	EXPECT_EQ(self->nr, check.records);
+}
+
+/* P10: what does not fire is sorted in, a few at a time */
+TEST_F_TIMEOUT(million, in_one_coarse_slot_are_none_early_when_it_cascades, 600)
+{
+	__u64 day = 24 * TW_HOUR, seed = 44;
+	__u32 i;
+
+	for (i = 0; i < self->nr; i++)
+		self->expires[i] = 100 * day + tw_random_below(&seed, TW_NSEC);
+	ASSERT_TRUE(arm_all(self));
+	ASSERT_EQ(0, tw_advance(self->fd, 100 * day - 1));
+	EXPECT_EQ(0, tw_ready(self->fd));
+	EXPECT_EQ(self->nr, tw_armed(self->fd));
+	ASSERT_EQ(0, tw_advance(self->fd, 100 * day + 2 * TW_NSEC));
+	EXPECT_EQ(self->nr, tw_ready(self->fd));
+}
+
+TEST_F_TIMEOUT(million, can_all_be_moved_and_cancelled, 600)
+{
+	__u64 *ids = calloc(self->nr, sizeof(*ids));
+	__u32 i;
+
+	ASSERT_NE(NULL, ids);
+	for (i = 0; i < self->nr; i++) {
+		ids[i] = tw_arm(self->fd, TW_HOUR + i, i);
+		ASSERT_NE(0, ids[i]);
+	}
+	for (i = 0; i < self->nr; i++)
+		ASSERT_EQ(0, tw_modify(self->fd, ids[i], TW_HOUR / 2 + i));
+	for (i = 0; i < self->nr; i++)
+		ASSERT_EQ(0, tw_cancel(self->fd, ids[i]));
+	EXPECT_EQ(0, tw_armed(self->fd));
+	EXPECT_EQ(TWHEEL_NEVER, tw_next(self->fd));
+	ASSERT_EQ(0, tw_advance(self->fd, 2 * TW_HOUR));
+	EXPECT_EQ(0, tw_ready(self->fd));
+}
+
+/* The kernel's clock */
+FIXTURE(live)
+{
+	int fd;
+	__u32 nr;
+};
+
+FIXTURE_SETUP(live)
+{
+	self->nr = MILLION;
+	self->fd = tw_wheel(CLOCK_MONOTONIC, TW_TICK_DEFAULT, self->nr);
+	ASSERT_LE(0, self->fd);
+}
+
+FIXTURE_TEARDOWN(live)
+{
+	close(self->fd);
+}
+
+/* By when they are all armed, as far as a sample of parked timers tells */
+static __u64 when_all_are_armed(int fd, __u32 nr)
+{
+	__u64 ids[1000], start = tw_clock(CLOCK_MONOTONIC), took;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(ids); i++)
+		ids[i] = tw_arm(fd, TWHEEL_NEVER, i);
+	took = tw_clock(CLOCK_MONOTONIC) - start;
+	for (i = 0; i < ARRAY_SIZE(ids); i++)
+		tw_cancel(fd, ids[i]);
+	return tw_clock(CLOCK_MONOTONIC) + 2 * TW_NSEC +
+	       took / ARRAY_SIZE(ids) * nr * 2;
+}
+
+TEST_F_TIMEOUT(live, a_million_due_in_one_tick_fire_once_each, 600)
+{
+	static struct twheel_event ev[BATCH];
+	struct tw_bitmap seen;
+	__u64 expires, records = 0;
+	long n, i;
+	__u32 t;
+
+	ASSERT_TRUE(tw_bitmap_init(&seen, self->nr));
+	expires = when_all_are_armed(self->fd, self->nr);
+	for (t = 0; t < self->nr; t++)
+		ASSERT_NE(0, tw_arm(self->fd, expires, t));
+	while (records < self->nr) {
+		ASSERT_TRUE(tw_wait_readable(self->fd));
+		n = tw_read(self->fd, ev, BATCH);
+		ASSERT_LT(0, n);
+		records += n;
+		for (i = 0; i < n; i++) {
+			ASSERT_TRUE(tw_bitmap_add(&seen, ev[i].user_data));
+			ASSERT_LE(expires, ev[i].fired_ns);
+		}
+	}
+	EXPECT_EQ(self->nr, records);
+	EXPECT_EQ(-EAGAIN, tw_read(self->fd, ev, 1));
+	EXPECT_EQ(0, tw_armed(self->fd));
+	EXPECT_EQ(TWHEEL_NEVER, tw_counter(self->fd, "next_wake_ns"));
+	TH_LOG("%llu wake-ups, %llu passes continued",
+	       tw_counter(self->fd, "wakeups"),
+	       tw_counter(self->fd, "continued"));
+}
+
+static bool arm_far_away(int fd, __u32 nr)
+{
+	__u64 seed = 45;
+	__u32 i;
+
+	for (i = 0; i < nr; i++)
+		if (!tw_arm_rel(fd, TW_HOUR + tw_random_below(&seed, TW_HOUR), i))
+			return false;
+	return true;
+}
+
+static void no_op(int sig)
+{
+	(void)sig;
+}
+
+/* Wake the sleeper by signals, which may have to be sent again. */
+static bool sleeper_ended(struct tw_sleeper *s)
+{
+	unsigned int i;
+
+	for (i = 0; i < 1000 && !tw_sleeper_done(s); i++) {
+		pthread_kill(s->thread, SIGUSR1);
+		tw_sleep_ms(10);
+	}
+	return tw_sleeper_joined(s);
+}
+
+TEST_F_TIMEOUT(live, a_million_can_be_closed_while_readers_sleep, 600)
+{
+	struct sigaction action = { .sa_handler = no_op };
+	struct tw_sleeper r, p;
+
+	ASSERT_EQ(0, tw_set_blocking(self->fd));
+	ASSERT_TRUE(arm_far_away(self->fd, self->nr));
+	ASSERT_TRUE(tw_sleeper_start(&r, self->fd, tw_sleeper_read));
+	ASSERT_TRUE(tw_sleeper_start(&p, self->fd, tw_sleeper_poll));
+	ASSERT_TRUE(tw_sleeper_asleep(&r));
+	ASSERT_TRUE(tw_sleeper_asleep(&p));
+	ASSERT_EQ(0, close(self->fd));
+	self->fd = -1;
+	ASSERT_EQ(0, sigaction(SIGUSR1, &action, NULL));
+	ASSERT_TRUE(sleeper_ended(&r));
+	ASSERT_TRUE(sleeper_ended(&p));
+	EXPECT_EQ(-EINTR, r.ret);
+	/* The kernel looks the descriptor up once more before it returns. */
+	EXPECT_TRUE(p.ret == POLLNVAL || p.ret == -EINTR);
+}
+
+/* In a child: all armed, one thread in read, one in poll; tell, and be killed. */
+static void wait_for_the_end(__u32 nr, int tell)
+{
+	int fd = tw_wheel(CLOCK_MONOTONIC, TW_TICK_DEFAULT, nr);
+	struct tw_sleeper r, p;
+
+	if (fd >= 0 && !tw_set_blocking(fd) && arm_far_away(fd, nr) &&
+	    tw_sleeper_start(&r, fd, tw_sleeper_read) &&
+	    tw_sleeper_start(&p, fd, tw_sleeper_poll) &&
+	    tw_sleeper_asleep(&r) && tw_sleeper_asleep(&p) &&
+	    write(tell, "!", 1) == 1)
+		pause();
+	_exit(1);
+}
+
+TEST_F_TIMEOUT(live, a_process_with_a_million_can_be_killed_while_it_sleeps, 600)
+{
+	int tell[2], status;
+	char byte;
+	pid_t pid;
+
+	ASSERT_EQ(0, pipe(tell));
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid)
+		wait_for_the_end(self->nr, tell[1]);
+	close(tell[1]);
+	ASSERT_EQ(1, read(tell[0], &byte, 1));
+	ASSERT_EQ(0, kill(pid, SIGKILL));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	ASSERT_TRUE(WIFSIGNALED(status));
+	EXPECT_EQ(SIGKILL, WTERMSIG(status));
+}
+
+TEST_F_TIMEOUT(live, a_million_can_be_closed_while_they_fire, 600)
+{
+	__u64 expires = when_all_are_armed(self->fd, self->nr);
+	__u32 i;
+
+	for (i = 0; i < self->nr; i++)
+		ASSERT_NE(0, tw_arm(self->fd, expires, i));
+	ASSERT_TRUE(tw_wait_readable(self->fd));
+	ASSERT_EQ(0, close(self->fd));
+	self->fd = -1;
+}
+
+TEST_HARNESS_MAIN

@@ -96,12 +96,10 @@ static u64 wheel_position(const struct wheel *w, u64 tick)
 	return pos < tick ? U64_MAX : pos;
 }
 
-/* What is filed under a position from before @bias grew may be before tick 0. */
+/* Of a position that is not before @now, and so not before @bias. */
 static u64 wheel_tick(const struct wheel *w, u64 pos)
 {
-	if (pos == U64_MAX)
-		return U64_MAX;
-	return pos > w->bias ? pos - w->bias : 0;
+	return pos == U64_MAX ? U64_MAX : pos - w->bias;
 }
 
 static unsigned int wheel_slot_shift(u32 s)
@@ -203,7 +201,10 @@ static void wheel_file(struct wheel *w, u32 index, struct wheel_node *node,
 	block->index[block->end++] = index;
 }
 
-/* Drops the entry of a timer; the last entry of its slot takes the place. */
+/*
+ * Drops the entry of a timer; the last entry of its slot takes the place. Not for the
+ * open slot: no timer is due before that, as it began at or before @now.
+ */
 static void wheel_unfile(struct wheel *w, struct wheel_node *node)
 {
 	struct wheel_slot *slot = &w->slots[node->slot];
@@ -215,7 +216,7 @@ static void wheel_unfile(struct wheel *w, struct wheel_node *node)
 	block->index[node->entry & ((1 << WHEEL_POS_BITS) - 1)] = moved;
 	wheel_node(w, moved)->entry = node->entry;
 	node->entry = WHEEL_NONE;
-	if (last->begin < last->end)
+	if (last->end)
 		return;
 
 	slot->last = last->prev;
@@ -225,10 +226,7 @@ static void wheel_unfile(struct wheel *w, struct wheel_node *node)
 		return;
 	}
 	slot->first = WHEEL_NONE;
-	if (node->slot == w->open)
-		w->open = WHEEL_NONE;
-	else
-		wheel_mark_empty(w, node->slot);
+	wheel_mark_empty(w, node->slot);
 }
 
 /*
@@ -246,10 +244,14 @@ static void wheel_touch(struct wheel *w, const struct wheel_node *node)
 		w->scan.slot = WHEEL_NONE;
 }
 
-/* Position of the caller's now. A clock that went back shifts all timers. */
+/*
+ * Position of the caller's now. A clock that went back shifts all timers. The last
+ * position is never reached: what is filed there waits for ever, and a timer always
+ * has a position after @now.
+ */
 static u64 wheel_target(struct wheel *w, u64 tick)
 {
-	u64 pos = wheel_position(w, tick);
+	u64 pos = min(wheel_position(w, tick), U64_MAX - 1);
 
 	if (likely(pos >= w->now))
 		return pos;
@@ -268,7 +270,7 @@ void wheel_init(struct wheel *w, u64 tick)
 	u32 s;
 
 	*w = (struct wheel){
-		.now = tick,
+		.now = min(tick, U64_MAX - 1),
 		.free_block = WHEEL_NONE,
 		.open = WHEEL_NONE,
 		.scan.slot = WHEEL_NONE,
@@ -601,9 +603,7 @@ static bool wheel_scan(struct wheel *w, u32 s, u32 *budget)
 		if (freed)
 			break;
 	}
-	if (slot->first == WHEEL_NONE) {
-		w->scan.slot = WHEEL_NONE;
-	} else {
+	if (slot->first != WHEEL_NONE) {
 		slot->min = w->scan.min;
 		w->scan.done = true;
 	}
@@ -679,10 +679,10 @@ static const char *wheel_check_slot(const struct wheel *w, u32 s, u32 *blocks,
 			    node->entry != (nr << WHEEL_POS_BITS | i))
 				return "a node does not name its entry";
 			pos = wheel_position(w, node->expires);
-			if (node->armed && s != w->open && pos < slot->min)
-				return "a timer is due before its slot's minimum";
 			if (node->armed && pos < wheel_slot_start(w, s))
 				return "a timer is due before its slot";
+			if (node->armed && pos < slot->min)
+				return "a timer is due before its slot's minimum";
 			exact |= node->armed && pos == slot->min;
 			++*entries;
 		}

@@ -451,6 +451,26 @@ TEST_F(clock_set, backward_keeps_a_timer_of_the_old_time_armed)
 	EXPECT_EQ(0, tw_poll_for(self->fd, POLLIN, 50));
 }
 
+/* Times that the wheel has been at before, but are to come once more */
+TEST_F(clock_set, backward_keeps_timers_apart_that_are_due_anew)
+{
+	__u64 soon, later, id;
+
+	ASSERT_NE(0, tw_arm_rel(self->fd, 0, 0));
+	ASSERT_TRUE(tw_wait_readable(self->fd));
+	ASSERT_EQ(1, tw_discard(self->fd));
+	ASSERT_TRUE(move_wall_clock(-(__s64)TW_HOUR));
+	soon = tw_clock(variant->clockid) + 20 * TW_MSEC;
+	later = soon + TW_HOUR / 2;
+	id = tw_arm(self->fd, later, 1);
+	ASSERT_NE(0, tw_arm(self->fd, soon, 2));
+	EXPECT_EQ(NULL, one_record(self->fd, variant->clockid, soon));
+	EXPECT_EQ(tw_boundary(later, TW_TICK_MIN), tw_next(self->fd));
+	EXPECT_EQ(TWHEEL_F_ARMED, tw_state(self->fd, id));
+	ASSERT_TRUE(move_wall_clock(TW_HOUR));
+	EXPECT_EQ(NULL, one_record(self->fd, variant->clockid, later));
+}
+
 TEST_F(clock_set, backward_and_forward_again_loses_nothing)
 {
 	__u64 expires = tw_clock(variant->clockid) + 10 * TW_NSEC;

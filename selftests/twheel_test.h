@@ -48,7 +48,7 @@
 #define TW_TICK_MIN	(1ULL << 12)
 #define TW_TICK_DEFAULT	(1ULL << 20)
 #define TW_TICK_MAX	(1ULL << 30)
-#define TW_PATIENCE_MS	120000	/* what must come comes within this */
+#define TW_PATIENCE_MS	60000	/* what must come comes within this */
 
 #define tw_poison(obj)	memset((obj), TW_POISON, sizeof(*(obj)))
 

@@ -21,6 +21,7 @@
 #define ENTRIES		WHEEL_BLOCK_ENTRIES
 #define PLENTY		1000000000U
 #define OWNER		0x5a
+#define TIME_LIMIT	300	/* in seconds, for a test or a seed */
 #define DRIVE_CHUNKS	5
 
 /* Width of a slot of a level, the top one's end included. */
@@ -650,6 +651,7 @@ static void drive(u64 seed)
 	run.seed = seed;
 	run.state = seed;
 	run.driving = true;
+	alarm(TIME_LIMIT);
 	if (rig.room < DRIVE_CHUNKS)
 		rig_alloc(DRIVE_CHUNKS);
 	rig_start(start, 1);
@@ -1746,6 +1748,7 @@ static bool passes(void (*test)(void))
 {
 	run.state = 1;
 	run.driving = false;
+	alarm(TIME_LIMIT);
 	if (setjmp(run.failed)) {
 		rig_free();
 		return false;

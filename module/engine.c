@@ -125,9 +125,9 @@ static u64 tw_add_ns(u64 a, u64 b)
 }
 
 /*
- * The tick at which a timer expires: the first that does not begin before
- * @expires_ns, or, if slack lets one choose, the roundest up to its end. Timers that
- * are close together so come to share a tick.
+ * The tick at which a timer that is not due yet will be: the first that does not begin
+ * before @expires_ns, or, if slack lets one choose, the roundest up to its end. Timers
+ * that are close together so come to share a tick.
  */
 static u64 tw_expiry_tick(const struct tw_engine *e, u64 expires_ns, u64 slack_ns)
 {
@@ -139,8 +139,6 @@ static u64 tw_expiry_tick(const struct tw_engine *e, u64 expires_ns, u64 slack_n
 	last = tw_add_ns(expires_ns, slack_ns) >> e->tick_shift;
 	if (last <= first)
 		return first;
-	if (!first)
-		return 0;
 	/* The highest bit in which they differ is set in last: clear those below. */
 	return last & ~((1ULL << (fls64((first - 1) ^ last) - 1)) - 1);
 }
@@ -228,19 +226,19 @@ static void tw_ready_remove(struct tw_engine *e, struct tw_timer *t)
  */
 static bool tw_place(struct tw_engine *e, u32 index, struct tw_timer *t, u64 now)
 {
-	u64 tick = tw_expiry_tick(e, t->expires_ns, t->slack_ns);
-	u64 now_tick = now >> e->tick_shift;
+	u64 tick;
 
 	lockdep_assert_held(&e->lock);
 
-	if (tick <= now_tick) {
+	if (t->expires_ns <= now) {
 		if (t->node.armed)
 			wheel_cancel(&e->wheel, index);
 		tw_ready_push(e, index, t, now);
 		tw_stop_if_idle(e);
 		return true;
 	}
-	wheel_forward(&e->wheel, now_tick);
+	tick = tw_expiry_tick(e, t->expires_ns, t->slack_ns);
+	wheel_forward(&e->wheel, now >> e->tick_shift);
 	wheel_arm(&e->wheel, index, tick);
 	tw_wake_at(e, tick);
 	return false;

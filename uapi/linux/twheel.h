@@ -217,7 +217,8 @@ enum twheel_misfire {
  * @expires_ns:  in (ARM, MODIFY): first expiry, absolute or with TWHEEL_F_REL from
  *               now; at most S64_MAX, or TWHEEL_NEVER for a parked timer. A sum
  *               with now beyond S64_MAX is S64_MAX; a period that ends beyond it
- *               parks the timer. out (QUERY): the next expiry, or for a ready
+ *               parks the timer, as does an expiry after the last tick that
+ *               begins before it. out (QUERY): the next expiry, or for a ready
  *               timer the one its record tells
  * @interval_ns: in (ARM, MODIFY): period, at most S64_MAX. 0: expires once.
  *               out (QUERY)

@@ -375,11 +375,10 @@ static const char *timers_around(__u64 tick, __u64 delay)
 
 	for (s = 0; s < ARRAY_SIZE(starts); s++) {
 		for (d = 0; d < ARRAY_SIZE(delays); d++) {
-			__u64 start = starts[s], due;
+			__u64 start = starts[s], expires = start + delays[d];
 			const char *wrong;
 
-			due = tw_boundary(start + delays[d], tick);
-			if (due <= start || due > TW_S64_MAX)
+			if (expires <= start || expires > TW_S64_MAX - tick)
 				continue;
 			wrong = lone_timer(tick, start, delays[d]);
 			if (!wrong)
@@ -398,6 +397,18 @@ TEST_F(boundary, the_smallest_delays_fire_at_the_next_tick)
 	EXPECT_EQ(NULL, timers_around(variant->tick, 1));
 	EXPECT_EQ(NULL, timers_around(variant->tick, variant->tick));
 	EXPECT_EQ(NULL, timers_around(variant->tick, variant->tick / 2));
+}
+
+TEST_F(boundary, a_deadline_that_has_passed_within_the_tick_is_ready_at_once)
+{
+	struct twheel_event ev[2];
+	int fd = tw_manual(variant->tick);
+
+	ASSERT_EQ(0, tw_advance(fd, 10 * variant->tick + 2));
+	ASSERT_NE(0, tw_arm(fd, 10 * variant->tick + 1, 0));
+	ASSERT_NE(0, tw_arm(fd, 10 * variant->tick + 2, 0));
+	EXPECT_EQ(2, tw_read(fd, ev, 2));
+	close(fd);
 }
 
 TEST_F(boundary, delays_around_each_power_of_64_ticks_are_exact)

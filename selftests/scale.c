@@ -211,6 +211,12 @@ static __u64 when_all_are_armed(int fd, __u32 nr)
 	       took / ARRAY_SIZE(ids) * nr * 2;
 }
 
+/* What is armed may be due minutes from now; the harness ends a test that hangs. */
+static bool wait_until_due(int fd)
+{
+	return tw_poll_for(fd, POLLIN, -1) == POLLIN;
+}
+
 TEST_F_TIMEOUT(live, a_million_due_in_one_tick_fire_once_each, 600)
 {
 	static struct twheel_event ev[BATCH];
@@ -224,7 +230,7 @@ TEST_F_TIMEOUT(live, a_million_due_in_one_tick_fire_once_each, 600)
 	for (t = 0; t < self->nr; t++)
 		ASSERT_NE(0, tw_arm(self->fd, expires, t));
 	while (records < self->nr) {
-		ASSERT_TRUE(tw_wait_readable(self->fd));
+		ASSERT_TRUE(wait_until_due(self->fd));
 		n = tw_read(self->fd, ev, BATCH);
 		ASSERT_LT(0, n);
 		records += n;
@@ -332,7 +338,7 @@ TEST_F_TIMEOUT(live, a_million_can_be_closed_while_they_fire, 600)
 
 	for (i = 0; i < self->nr; i++)
 		ASSERT_NE(0, tw_arm(self->fd, expires, i));
-	ASSERT_TRUE(tw_wait_readable(self->fd));
+	ASSERT_TRUE(wait_until_due(self->fd));
 	ASSERT_EQ(0, close(self->fd));
 	self->fd = -1;
 }

@@ -11,6 +11,7 @@
 #include <linux/poll.h>
 #include <linux/sched/signal.h>
 #include <linux/seq_file.h>
+#include <linux/slab.h>
 #include <linux/uaccess.h>
 #include <linux/uio.h>
 
@@ -20,6 +21,9 @@
 
 /* A struct that is only written may be taken in part, but for its first fields. */
 #define TW_MIN_OUT_SIZE		8
+
+/* Operations that are copied in and out together: a page of them. */
+#define TW_SUBMIT_CHUNK		64
 
 /* A copy that faults this often in a row without getting on is given up. */
 #define TW_FAULT_RETRIES	16
@@ -54,7 +58,10 @@ static int tw_ioctl_info(struct tw_engine *e, void __user *arg)
 {
 	struct twheel_info info = {
 		.size = sizeof(info),
-		.features = TWHEEL_FEAT_SLACK,
+		.features = TWHEEL_FEAT_SUBMIT | TWHEEL_FEAT_DRAIN | TWHEEL_FEAT_LIST |
+			    TWHEEL_FEAT_STATS | TWHEEL_FEAT_SLACK |
+			    TWHEEL_FEAT_BURST | TWHEEL_FEAT_SKIP |
+			    TWHEEL_FEAT_CLOCK_SET | TWHEEL_FEAT_MODERATION,
 		.capacity_max = tw_capacity_max,
 		.tick_ns_min = BIT_ULL(TW_TICK_SHIFT_MIN),
 		.tick_ns_max = BIT_ULL(TW_TICK_SHIFT_MAX),
@@ -86,8 +93,6 @@ static int tw_check_setup(struct twheel_setup *setup)
 	if (setup->flags & TWHEEL_SETUP_CLOCK_SET &&
 	    setup->clockid != CLOCK_REALTIME)
 		return -EINVAL;
-	if (setup->flags || setup->wake_delay_ns || setup->wake_batch > 1)
-		return -EOPNOTSUPP;
 	if (setup->capacity > tw_capacity_max)
 		return -EPERM;
 	return 0;
@@ -115,18 +120,6 @@ static int tw_ioctl_setup(struct tw_engine *e, void __user *arg)
 	return tw_engine_setup(e, &setup);
 }
 
-/* Checks what all operations have in common. */
-static int tw_check_op(const struct twheel_op *op, u16 opcode, u16 flags)
-{
-	if (op->opcode != TWHEEL_OP_NOP && op->opcode != opcode)
-		return -EINVAL;
-	if (op->flags & ~flags)
-		return -EINVAL;
-	if (op->pad[0] || op->pad[1] || op->pad[2] || op->resv)
-		return -EINVAL;
-	return 0;
-}
-
 /* Checks what ARM and MODIFY want to be armed. */
 static int tw_check_arm(const struct twheel_op *op)
 {
@@ -138,80 +131,228 @@ static int tw_check_arm(const struct twheel_op *op)
 		return -EINVAL;
 	if (op->misfire > TWHEEL_MISFIRE_SKIP)
 		return -EINVAL;
-	if (op->misfire != TWHEEL_MISFIRE_COUNT)
-		return -EOPNOTSUPP;
 	return 0;
 }
 
-static int tw_ioctl_arm(struct tw_engine *e, void __user *arg)
+static int tw_check_op(const struct twheel_op *op)
+{
+	bool arms = op->opcode == TWHEEL_OP_ARM || op->opcode == TWHEEL_OP_MODIFY;
+
+	if (op->opcode > TWHEEL_OP_QUERY)
+		return -EINVAL;
+	if (op->flags & ~(arms ? TWHEEL_F_REL : 0))
+		return -EINVAL;
+	if (op->pad[0] || op->pad[1] || op->pad[2] || op->resv)
+		return -EINVAL;
+	return arms ? tw_check_arm(op) : 0;
+}
+
+/* ARM, CANCEL, MODIFY or QUERY alone. */
+static int tw_ioctl_op(struct tw_engine *e, void __user *arg, u16 opcode)
 {
 	struct twheel_op __user *uop = arg;
 	struct twheel_op op;
-	int ret;
-	u64 id;
+	u16 given;
 
+	if (copy_from_user(&op, uop, sizeof(op)))
+		return -EFAULT;
 	/*
 	 * A timer whose id cannot be told must not be armed, so try beforehand. If the
 	 * page goes away in between all the same, the timer goes too.
 	 */
-	if (copy_from_user(&op, uop, sizeof(op)) || put_user(0, &uop->id))
+	if (opcode == TWHEEL_OP_ARM && put_user(0, &uop->id))
 		return -EFAULT;
-	ret = tw_check_op(&op, TWHEEL_OP_ARM, TWHEEL_F_REL);
-	if (!ret)
-		ret = tw_check_arm(&op);
-	if (ret)
-		return ret;
-	ret = tw_engine_arm(e, &op, &id);
-	if (ret)
-		return ret;
-	if (put_user(id, &uop->id)) {
-		tw_engine_cancel(e, id);
+	given = op.opcode;
+	if (given != TWHEEL_OP_NOP && given != opcode)
+		return -EINVAL;
+	op.opcode = opcode;
+	op.res = tw_check_op(&op);
+	tw_engine_submit(e, &op, 1);
+	if (op.res < 0)
+		return op.res;
+
+	if (opcode == TWHEEL_OP_ARM && put_user(op.id, &uop->id)) {
+		op.opcode = TWHEEL_OP_CANCEL;
+		tw_engine_submit(e, &op, 1);
 		return -EFAULT;
 	}
-	return 0;
+	if (opcode == TWHEEL_OP_QUERY) {
+		op.opcode = given;
+		if (copy_to_user(uop, &op, sizeof(op)))
+			return -EFAULT;
+	}
+	return op.res;
 }
 
-static int tw_ioctl_cancel(struct tw_engine *e, void __user *arg)
+/* Does up to @nr operations. How many were tried; -EFAULT if that is none. */
+static int tw_submit_chunk(struct tw_engine *e, struct twheel_op *ops,
+			   struct twheel_op __user *uops, u32 nr)
 {
-	struct twheel_op op;
-	int ret;
+	u32 i;
 
-	if (copy_from_user(&op, arg, sizeof(op)))
+	nr -= DIV_ROUND_UP(copy_from_user(ops, uops, nr * sizeof(*ops)), sizeof(*ops));
+	/* What cannot be told must not be done. */
+	nr -= DIV_ROUND_UP(fault_in_safe_writeable((char __user *)uops, nr * sizeof(*ops)),
+			   sizeof(*ops));
+	if (!nr)
 		return -EFAULT;
-	ret = tw_check_op(&op, TWHEEL_OP_CANCEL, 0);
-	if (ret)
-		return ret;
-	return tw_engine_cancel(e, op.id);
+	for (i = 0; i < nr; i++)
+		ops[i].res = tw_check_op(&ops[i]);
+	tw_engine_submit(e, ops, nr);
+	for (i = 0; i < nr; i++)
+		if (ops[i].opcode == TWHEEL_OP_ARM && ops[i].res < 0)
+			ops[i].id = 0;
+	if (copy_to_user(uops, ops, nr * sizeof(*ops)))
+		return -EFAULT;
+	return nr;
 }
 
-static int tw_ioctl_modify(struct tw_engine *e, void __user *arg)
+static int tw_ioctl_submit(struct tw_engine *e, void __user *arg)
 {
-	struct twheel_op op;
+	struct twheel_op __user *uops;
+	struct twheel_submit submit;
+	struct twheel_op *ops;
+	u32 done = 0;
 	int ret;
 
-	if (copy_from_user(&op, arg, sizeof(op)))
-		return -EFAULT;
-	ret = tw_check_op(&op, TWHEEL_OP_MODIFY, TWHEEL_F_REL);
-	if (!ret)
-		ret = tw_check_arm(&op);
+	ret = tw_get_sized(&submit, sizeof(submit), arg);
 	if (ret)
 		return ret;
-	return tw_engine_modify(e, &op);
+	if (submit.flags || submit.pad || submit.nr > INT_MAX)
+		return -EINVAL;
+	if (!submit.nr)
+		return 0;
+	uops = u64_to_user_ptr(submit.ops);
+	ops = kmalloc_array(min_t(u32, submit.nr, TW_SUBMIT_CHUNK), sizeof(*ops),
+			    GFP_KERNEL);
+	if (!ops)
+		return -ENOMEM;
+	do {
+		ret = tw_submit_chunk(e, ops, uops + done,
+				      min_t(u32, submit.nr - done, TW_SUBMIT_CHUNK));
+		if (ret < 0)
+			break;
+		done += ret;
+		cond_resched();
+	} while (done < submit.nr && !signal_pending(current));
+	kfree(ops);
+	return done ?: ret;
 }
 
-static int tw_ioctl_query(struct tw_engine *e, void __user *arg)
+/* tw_copy_t: to user memory that is at hand. Runs under a spinlock. */
+static u32 tw_copy_records(void *to, const void *records, size_t size, u32 nr)
 {
-	struct twheel_op op;
+	struct iov_iter *iter = to;
+	size_t copied, whole;
+
+	pagefault_disable();
+	copied = copy_to_iter(records, nr * size, iter);
+	pagefault_enable();
+	whole = copied / size * size;
+	iov_iter_revert(iter, copied - whole);
+	return whole / size;
+}
+
+typedef u32 (*tw_take_t)(struct tw_engine *e, u32 max, tw_copy_t copy, void *to,
+			 enum tw_rest *rest);
+
+/* Takes records of @size bytes while there are any. How many, or -EFAULT. */
+static ssize_t tw_take_records(struct tw_engine *e, tw_take_t take, size_t size,
+			       struct iov_iter *to)
+{
+	unsigned int retries = 0;
+	enum tw_rest rest;
+	ssize_t done = 0;
+	size_t room;
+	u32 nr;
+
+	while ((room = iov_iter_count(to) / size)) {
+		nr = take(e, min_t(size_t, room, U32_MAX), tw_copy_records, to, &rest);
+		done += nr;
+		if (nr)
+			retries = 0;
+		if (rest == TW_REST_FAULT) {
+			if (++retries > TW_FAULT_RETRIES ||
+			    fault_in_iov_iter_writeable(to, size))
+				return done ?: -EFAULT;
+		} else if (rest == TW_REST_NONE || signal_pending(current)) {
+			break;
+		}
+		cond_resched();
+	}
+	return done;
+}
+
+static int tw_ioctl_drain(struct tw_engine *e, void __user *arg)
+{
+	struct twheel_drain drain;
+	struct iov_iter to;
 	int ret;
 
-	if (copy_from_user(&op, arg, sizeof(op)))
-		return -EFAULT;
-	ret = tw_check_op(&op, TWHEEL_OP_QUERY, 0);
-	if (!ret)
-		ret = tw_engine_query(e, &op);
+	ret = tw_get_sized(&drain, sizeof(drain), arg);
 	if (ret)
 		return ret;
-	if (copy_to_user(arg, &op, sizeof(op)))
+	if (drain.flags || drain.pad || drain.nr > INT_MAX)
+		return -EINVAL;
+	iov_iter_ubuf(&to, READ, u64_to_user_ptr(drain.ops),
+		      (size_t)drain.nr * sizeof(struct twheel_op));
+	return tw_take_records(e, tw_engine_drain, sizeof(struct twheel_op), &to);
+}
+
+static int tw_ioctl_list(struct tw_engine *e, void __user *arg)
+{
+	struct twheel_list __user *ulist = arg;
+	struct twheel_op __user *uops;
+	struct twheel_list list;
+	struct twheel_op *ops;
+	u32 cursor, next, nr, done = 0;
+	int ret;
+
+	ret = tw_get_sized(&list, sizeof(list), arg);
+	if (ret)
+		return ret;
+	if (list.flags || list.pad || list.nr > INT_MAX || list.cursor > U32_MAX)
+		return -EINVAL;
+	uops = u64_to_user_ptr(list.ops);
+	cursor = list.cursor;
+	ops = kmalloc_array(TW_SUBMIT_CHUNK, sizeof(*ops), GFP_KERNEL);
+	if (!ops)
+		return -ENOMEM;
+	while (done < list.nr) {
+		next = cursor;
+		nr = tw_engine_list(e, &next, ops,
+				    min_t(u32, list.nr - done, TW_SUBMIT_CHUNK));
+		if (copy_to_user(uops + done, ops, nr * sizeof(*ops))) {
+			ret = -EFAULT;
+			break;
+		}
+		done += nr;
+		cursor = next;
+		if (!cursor || signal_pending(current))
+			break;
+		cond_resched();
+	}
+	kfree(ops);
+	if (put_user(cursor, &ulist->cursor))
+		return -EFAULT;
+	return done ?: ret;
+}
+
+static int tw_ioctl_stats(struct tw_engine *e, void __user *arg)
+{
+	struct {
+		u32 size;
+		u32 flags;
+	} head;
+	struct twheel_stats stats;
+	u64 wake_ns;
+
+	if (copy_from_user(&head, arg, sizeof(head)))
+		return -EFAULT;
+	if (head.size < TW_MIN_OUT_SIZE || head.flags)
+		return -EINVAL;
+	tw_engine_stats(e, &stats, &wake_ns);
+	if (copy_to_user(arg, &stats, min_t(u32, head.size, sizeof(stats))))
 		return -EFAULT;
 	return 0;
 }
@@ -257,13 +398,21 @@ static long tw_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	case TWHEEL_IOC_SETUP:
 		return tw_ioctl_setup(e, uarg);
 	case TWHEEL_IOC_ARM:
-		return tw_ioctl_arm(e, uarg);
+		return tw_ioctl_op(e, uarg, TWHEEL_OP_ARM);
 	case TWHEEL_IOC_CANCEL:
-		return tw_ioctl_cancel(e, uarg);
+		return tw_ioctl_op(e, uarg, TWHEEL_OP_CANCEL);
 	case TWHEEL_IOC_MODIFY:
-		return tw_ioctl_modify(e, uarg);
+		return tw_ioctl_op(e, uarg, TWHEEL_OP_MODIFY);
 	case TWHEEL_IOC_QUERY:
-		return tw_ioctl_query(e, uarg);
+		return tw_ioctl_op(e, uarg, TWHEEL_OP_QUERY);
+	case TWHEEL_IOC_SUBMIT:
+		return tw_ioctl_submit(e, uarg);
+	case TWHEEL_IOC_DRAIN:
+		return tw_ioctl_drain(e, uarg);
+	case TWHEEL_IOC_LIST:
+		return tw_ioctl_list(e, uarg);
+	case TWHEEL_IOC_STATS:
+		return tw_ioctl_stats(e, uarg);
 	case TWHEEL_IOC_NEXT:
 		return tw_ioctl_next(e, uarg);
 	case TWHEEL_IOC_ADVANCE:
@@ -273,64 +422,29 @@ static long tw_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	}
 }
 
-/* tw_copy_t: to user memory that is at hand. Runs under a spinlock. */
-static u32 tw_copy_events(void *to, const struct twheel_event *events, u32 nr)
-{
-	struct iov_iter *iter = to;
-	size_t copied, whole;
-
-	pagefault_disable();
-	copied = copy_to_iter(events, nr * sizeof(*events), iter);
-	pagefault_enable();
-	whole = copied / sizeof(*events) * sizeof(*events);
-	iov_iter_revert(iter, copied - whole);
-	return whole / sizeof(*events);
-}
-
-/* Reads what is ready. -EAGAIN if that is nothing. */
-static ssize_t tw_read_ready(struct tw_engine *e, struct iov_iter *to)
-{
-	unsigned int retries = 0;
-	ssize_t done = 0;
-	size_t room;
-	bool fault;
-	u32 nr;
-
-	while ((room = iov_iter_count(to) / sizeof(struct twheel_event))) {
-		nr = tw_engine_read(e, min_t(size_t, room, U32_MAX),
-				    tw_copy_events, to, &fault);
-		done += nr * sizeof(struct twheel_event);
-		if (fault) {
-			retries = nr ? 0 : retries + 1;
-			if (retries > TW_FAULT_RETRIES ||
-			    fault_in_iov_iter_writeable(to, sizeof(struct twheel_event)))
-				return done ?: -EFAULT;
-		} else if (nr < TW_READ_BATCH || signal_pending(current)) {
-			break;
-		}
-		cond_resched();
-	}
-	return done ?: -EAGAIN;
-}
-
 static ssize_t tw_read_iter(struct kiocb *iocb, struct iov_iter *to)
 {
 	struct file *file = iocb->ki_filp;
 	struct tw_engine *e = file->private_data;
-	ssize_t ret;
+	bool block = !(file->f_flags & O_NONBLOCK || iocb->ki_flags & IOCB_NOWAIT);
+	ssize_t ret = 0;
 
 	if (iov_iter_count(to) < sizeof(struct twheel_event))
 		return -EINVAL;
-	for (;;) {
-		ret = tw_read_ready(e, to);
-		if (ret != -EAGAIN)
-			return ret;
-		if (file->f_flags & O_NONBLOCK || iocb->ki_flags & IOCB_NOWAIT)
-			return -EAGAIN;
-		ret = wait_event_interruptible(e->wait, READ_ONCE(e->nr_ready));
+	do {
+		if (block)
+			ret = wait_event_interruptible(e->wait, tw_engine_readable(e));
 		if (ret)
 			return ret;
-	}
+		/* Another reader may be faster. */
+		ret = tw_take_records(e, tw_engine_read,
+				      sizeof(struct twheel_event), to);
+		if (ret < 0)
+			return ret;
+		if (ret)
+			return ret * sizeof(struct twheel_event);
+	} while (block);
+	return -EAGAIN;
 }
 
 static __poll_t tw_poll(struct file *file, poll_table *wait)
@@ -338,14 +452,14 @@ static __poll_t tw_poll(struct file *file, poll_table *wait)
 	struct tw_engine *e = file->private_data;
 
 	poll_wait(file, &e->wait, wait);
-	return READ_ONCE(e->nr_ready) ? EPOLLIN | EPOLLRDNORM : 0;
+	return tw_engine_readable(e) ? EPOLLIN | EPOLLRDNORM : 0;
 }
 
 static void tw_show_fdinfo(struct seq_file *m, struct file *file)
 {
 	struct tw_engine *e = file->private_data;
 	struct twheel_info info = {};
-	struct tw_stats stats;
+	struct twheel_stats stats;
 	u64 wake_ns;
 
 	tw_engine_info(e, &info);

@@ -29,9 +29,10 @@
  * between the copy and the commit no cancel can come. A copy that faults takes fewer
  * records; the caller then faults the page in without the lock and comes again.
  *
- * Sleepers are woken after the unlock. A record is in the queue before the wake-up,
- * and sleepers look at the queue after they have queued themselves, with the barriers
- * of the wait queue in between; so no wake-up is lost.
+ * Sleepers are woken after the unlock, by whoever releases the lock next after the
+ * queue was announced. It is announced before the wake-up, and sleepers look at that
+ * after they have queued themselves, with the barriers of the wait queue in between;
+ * so no wake-up is lost.
  *
  * The hrtimer
  * ===========
@@ -53,6 +54,7 @@
  * that does not begin before its expiry, so never early and less than a tick late.
  */
 #include <linux/atomic.h>
+#include <linux/cred.h>
 #include <linux/ktime.h>
 #include <linux/math64.h>
 #include <linux/mm.h>
@@ -73,6 +75,9 @@
 
 /* Least time between two passes of the hrtimer's callback. */
 #define TW_GAP_NS	(20 * NSEC_PER_USEC)
+
+/* Operations that are done under one hold of the lock. */
+#define TW_SUBMIT_HOLD	32
 
 /* Largest wheel that is checked whole at each unlock of a debugging build. */
 #define TW_CHECK_NODES	1024
@@ -178,10 +183,55 @@ static void tw_stop_if_idle(struct tw_engine *e)
 {
 	lockdep_assert_held(&e->lock);
 
-	if (e->wheel.nr_armed || e->wake_tick == U64_MAX)
+	if (e->wheel.nr_armed || e->announce_ns != TWHEEL_NEVER ||
+	    e->wake_tick == U64_MAX)
 		return;
 	if (hrtimer_try_to_cancel(&e->hrtimer) >= 0)
 		e->wake_tick = U64_MAX;
+}
+
+/* Lets readers know of the queue. */
+static void tw_announce(struct tw_engine *e)
+{
+	lockdep_assert_held(&e->lock);
+
+	WRITE_ONCE(e->announced, true);
+	e->announce_ns = TWHEEL_NEVER;
+	e->wake = true;
+}
+
+/* A record has been added: announces the queue now, or sees to it that it will be. */
+static void tw_moderate(struct tw_engine *e, u64 now)
+{
+	lockdep_assert_held(&e->lock);
+
+	if (e->announced || e->nr_ready >= e->wake_batch || !e->wake_delay_ns) {
+		tw_announce(e);
+	} else if (e->nr_ready == 1) {
+		e->announce_ns = tw_add_ns(now, e->wake_delay_ns);
+		tw_wake_at(e, tw_expiry_tick(e, e->announce_ns, 0));
+	}
+}
+
+/* An empty queue is to be announced anew when it fills. */
+static void tw_hush_if_empty(struct tw_engine *e)
+{
+	lockdep_assert_held(&e->lock);
+
+	if (e->nr_ready || e->jumped)
+		return;
+	WRITE_ONCE(e->announced, false);
+	e->announce_ns = TWHEEL_NEVER;
+	tw_stop_if_idle(e);
+}
+
+static void tw_count_fired(struct tw_engine *e, const struct tw_timer *t, u64 now)
+{
+	u64 deadline = tw_add_ns(t->expires_ns, t->slack_ns);
+
+	e->stats.fired++;
+	e->stats.ready_max = max_t(u64, e->stats.ready_max, e->nr_ready);
+	e->stats.lateness[now > deadline ? fls64(now - deadline) : 0]++;
 }
 
 static void tw_ready_push(struct tw_engine *e, u32 index, struct tw_timer *t,
@@ -198,9 +248,9 @@ static void tw_ready_push(struct tw_engine *e, u32 index, struct tw_timer *t,
 	else
 		tw_timer(&e->timers, e->ready_last)->next = index;
 	e->ready_last = index;
-	WRITE_ONCE(e->nr_ready, e->nr_ready + 1);
-	e->stats.ready_max = max_t(u64, e->stats.ready_max, e->nr_ready);
-	e->stats.fired++;
+	e->nr_ready++;
+	tw_moderate(e, now);
+	tw_count_fired(e, t, now);
 	trace_twheel_expire(e->number, tw_timer_id(t, index), t->expires_ns, now);
 }
 
@@ -217,14 +267,15 @@ static void tw_ready_remove(struct tw_engine *e, struct tw_timer *t)
 	else
 		tw_timer(&e->timers, t->next)->prev = t->prev;
 	t->node.owner &= ~TW_READY;
-	WRITE_ONCE(e->nr_ready, e->nr_ready - 1);
+	e->nr_ready--;
+	tw_hush_if_empty(e);
 }
 
 /*
  * Puts a timer whose @expires_ns is set where it belongs. It is armed, to be moved, or
- * neither armed nor ready. True if it is ready now.
+ * neither armed nor ready.
  */
-static bool tw_place(struct tw_engine *e, u32 index, struct tw_timer *t, u64 now)
+static void tw_place(struct tw_engine *e, u32 index, struct tw_timer *t, u64 now)
 {
 	u64 tick;
 
@@ -235,20 +286,26 @@ static bool tw_place(struct tw_engine *e, u32 index, struct tw_timer *t, u64 now
 			wheel_cancel(&e->wheel, index);
 		tw_ready_push(e, index, t, now);
 		tw_stop_if_idle(e);
-		return true;
+		return;
 	}
 	tick = tw_expiry_tick(e, t->expires_ns, t->slack_ns);
 	wheel_forward(&e->wheel, now >> e->tick_shift);
 	wheel_arm(&e->wheel, index, tick);
 	tw_wake_at(e, tick);
-	return false;
 }
 
-static void tw_wake_readers(struct tw_engine *e)
+/* Releases the lock, and wakes readers if a record was announced meanwhile. */
+static void tw_unlock_wake(struct tw_engine *e)
+	__releases(&e->lock)
 {
-	lockdep_assert_not_held(&e->lock);
+	u32 ready = e->nr_ready;
+	bool wake = e->wake;
 
-	trace_twheel_wake(e->number, READ_ONCE(e->nr_ready));
+	e->wake = false;
+	tw_unlock(e);
+	if (!wake)
+		return;
+	trace_twheel_wake(e->number, ready);
 	if (wq_has_sleeper(&e->wait))
 		wake_up_interruptible_poll(&e->wait, EPOLLIN | EPOLLRDNORM);
 }
@@ -268,6 +325,8 @@ static bool tw_expire_batch(struct tw_engine *e, struct wheel_batch *batch)
 	for (i = 0; i < batch->nr; i++)
 		tw_ready_push(e, batch->expired[i],
 			      tw_timer(&e->timers, batch->expired[i]), now);
+	if (now >= e->announce_ns)
+		tw_announce(e);
 	e->stats.cascaded += batch->cascaded;
 	if (batch->cascaded)
 		trace_twheel_cascade(e->number, now >> e->tick_shift,
@@ -275,24 +334,34 @@ static bool tw_expire_batch(struct tw_engine *e, struct wheel_batch *batch)
 	return all;
 }
 
-/* Expires what is due, as far as one budget goes. True if that was all. */
+/* When the engine has something to do next, in ticks. */
+static u64 tw_next_bound(const struct tw_engine *e)
+{
+	return min(wheel_next_bound(&e->wheel),
+		   tw_expiry_tick(e, e->announce_ns, 0));
+}
+
+/*
+ * Expires what is due, as far as one budget goes. True if that was all. Readers are
+ * woken once.
+ */
 static bool tw_pass(struct tw_engine *e)
 {
 	struct wheel_batch batch;
-	bool all = false, fired = false;
+	bool all = false;
 	int hold;
 
-	for (hold = 0; hold < TW_PASS_HOLDS && !all; hold++) {
+	for (hold = 1;; hold++) {
 		tw_lock(e);
 		batch.budget = TW_HOLD_BUDGET;
-		while (!all && batch.budget) {
+		while (!all && batch.budget)
 			all = tw_expire_batch(e, &batch);
-			fired |= batch.nr;
-		}
+		if (all || hold == TW_PASS_HOLDS)
+			break;
 		tw_unlock(e);
 	}
-	if (fired)
-		tw_wake_readers(e);
+	e->stats.continued += !all;
+	tw_unlock_wake(e);
 	return all;
 }
 
@@ -312,15 +381,27 @@ static enum hrtimer_restart tw_hrtimer_callback(struct hrtimer *hrtimer)
 	tw_lock(e);
 	if (all) {
 		e->wake_tick = U64_MAX;
-		tw_wake_at(e, wheel_next_bound(&e->wheel));
+		tw_wake_at(e, tw_next_bound(e));
 	} else {
 		s64 took_ns = ktime_to_ns(ktime_sub(ktime_get(), begin));
 
-		e->stats.continued++;
 		tw_start_hrtimer(e, tw_now(e) + max_t(s64, took_ns, TW_GAP_NS));
 	}
 	tw_unlock(e);
 	return HRTIMER_NORESTART;
+}
+
+/* The wall clock was set. The record waits at the head of the queue. */
+static void tw_was_set(struct tw_clockset *cs, s64 jump_ns)
+{
+	struct tw_engine *e = container_of(cs, struct tw_engine, clockset);
+
+	tw_lock(e);
+	e->jump_ns = e->jumped ? e->jump_ns + jump_ns : jump_ns;
+	e->jump_at_ns = tw_now(e);
+	e->jumped = true;
+	tw_announce(e);
+	tw_unlock_wake(e);
 }
 
 /* On a manual clock it is never started, but there all the same. */
@@ -338,21 +419,28 @@ static void tw_setup_hrtimer(struct tw_engine *e)
  * tw_engine_create() - make an engine with the default clock and tick
  * @capacity: how many timers it may have
  *
- * It takes the time namespace of the caller. May sleep.
+ * It takes the time namespace of the caller and is charged to the caller's user. May
+ * sleep.
  *
  * Return: the engine or NULL.
  */
 struct tw_engine *tw_engine_create(u32 capacity)
 {
 	struct tw_engine *e = kvzalloc(sizeof(*e), GFP_KERNEL_ACCOUNT);
+	struct tw_user *user;
 
 	if (!e)
 		return NULL;
+	user = tw_user_get(current_uid());
+	if (!user) {
+		kvfree(e);
+		return NULL;
+	}
 	spin_lock_init(&e->lock);
 	mutex_init(&e->grow_lock);
 	init_waitqueue_head(&e->wait);
 	wheel_init(&e->wheel, 0);
-	tw_timers_init(&e->timers, &e->wheel, capacity);
+	tw_timers_init(&e->timers, &e->wheel, user, capacity);
 	e->clockid = CLOCK_MONOTONIC;
 	e->tick_shift = TW_TICK_SHIFT_DEFAULT;
 	e->number = atomic_inc_return(&tw_engine_count);
@@ -360,6 +448,8 @@ struct tw_engine *tw_engine_create(u32 capacity)
 	e->boot_ns = tw_timens_offset_ns(CLOCK_BOOTTIME);
 	e->offset_ns = e->mono_ns;
 	e->wake_tick = U64_MAX;
+	e->announce_ns = TWHEEL_NEVER;
+	e->stats.size = sizeof(e->stats);
 	e->ready_first = WHEEL_NONE;
 	e->ready_last = WHEEL_NONE;
 	tw_setup_hrtimer(e);
@@ -372,6 +462,8 @@ struct tw_engine *tw_engine_create(u32 capacity)
  */
 void tw_engine_destroy(struct tw_engine *e)
 {
+	if (e->clockset.was_set)
+		tw_clockset_remove(&e->clockset);
 	hrtimer_cancel(&e->hrtimer);
 	tw_timers_destroy(&e->timers);
 	kvfree(e);
@@ -437,12 +529,18 @@ int tw_engine_setup(struct tw_engine *e, const struct twheel_setup *setup)
 		e->clockid = setup->clockid;
 		e->tick_shift = fls64(setup->tick_ns) - 1;
 		e->timers.capacity = setup->capacity;
+		e->wake_batch = setup->wake_batch;
+		e->wake_delay_ns = setup->wake_delay_ns;
 		e->offset_ns = e->clockid == CLOCK_MONOTONIC ? e->mono_ns :
 			       e->clockid == CLOCK_BOOTTIME  ? e->boot_ns : 0;
 		tw_setup_hrtimer(e);
 		ret = 0;
 	}
 	tw_unlock(e);
+	if (!ret && setup->flags & TWHEEL_SETUP_CLOCK_SET) {
+		e->clockset.was_set = tw_was_set;
+		tw_clockset_add(&e->clockset);
+	}
 	return ret;
 }
 
@@ -469,7 +567,7 @@ void tw_engine_info(struct tw_engine *e, struct twheel_info *info)
  * @stats:   out: counters, all of one instant
  * @wake_ns: out: what the hrtimer is queued for, TWHEEL_NEVER if it is not queued
  */
-void tw_engine_stats(struct tw_engine *e, struct tw_stats *stats, u64 *wake_ns)
+void tw_engine_stats(struct tw_engine *e, struct twheel_stats *stats, u64 *wake_ns)
 {
 	tw_lock(e);
 	*stats = e->stats;
@@ -506,25 +604,6 @@ out:
 	return ret;
 }
 
-static int tw_alloc_locked(struct tw_engine *e, u32 *index)
-	__acquires(&e->lock)
-{
-	int ret;
-
-	for (;;) {
-		tw_lock(e);
-		ret = tw_timers_alloc(&e->timers, index);
-		if (ret != -EAGAIN)
-			return ret;
-		tw_unlock(e);
-		ret = tw_grow(e);
-		if (ret) {
-			tw_lock(e);
-			return ret;
-		}
-	}
-}
-
 /* Takes over what ARM and MODIFY say. */
 static void tw_assign(struct tw_timer *t, const struct twheel_op *op, u64 now)
 {
@@ -534,136 +613,195 @@ static void tw_assign(struct tw_timer *t, const struct twheel_op *op, u64 now)
 	t->interval_ns = op->interval_ns;
 	t->slack_ns = op->slack_ns;
 	t->count = op->count;
+	t->node.owner = op->misfire << TW_MISFIRE_SHIFT;
 }
 
-/**
- * tw_engine_arm() - arm a timer
- * @e:  the engine
- * @op: what to arm, checked
- * @id: out: the handle
- *
- * May sleep for memory.
- *
- * Return: 0, -ENOSPC or -ENOMEM.
- */
-int tw_engine_arm(struct tw_engine *e, const struct twheel_op *op, u64 *id)
+static u8 tw_misfire(const struct tw_timer *t)
+{
+	return t->node.owner >> TW_MISFIRE_SHIFT;
+}
+
+/* What QUERY, LIST and DRAIN tell of a timer. */
+static void tw_tell(const struct tw_timer *t, struct twheel_op *op)
+{
+	op->user_data = t->user_data;
+	op->expires_ns = t->expires_ns;
+	op->interval_ns = t->interval_ns;
+	op->slack_ns = t->slack_ns;
+	op->count = t->count;
+	op->misfire = tw_misfire(t);
+}
+
+/* -EAGAIN: the table of timers has to grow first. */
+static int tw_do_arm(struct tw_engine *e, struct twheel_op *op, u64 now)
+{
+	struct tw_timer *t;
+	u32 index;
+	int ret;
+
+	ret = tw_timers_alloc(&e->timers, &index);
+	if (ret)
+		return ret;
+	e->fixed = true;
+	t = tw_timer(&e->timers, index);
+	t->user_data = op->user_data;
+	tw_assign(t, op, now);
+	op->id = tw_timer_id(t, index);
+	e->stats.armed++;
+	trace_twheel_arm(e->number, op->id, t->expires_ns, t->interval_ns, now);
+	tw_place(e, index, t, now);
+	return 0;
+}
+
+static int tw_do_cancel(struct tw_engine *e, const struct twheel_op *op)
 {
 	struct tw_timer *t;
 	bool ready;
 	u32 index;
-	u64 now;
-	int ret;
 
-	ret = tw_alloc_locked(e, &index);
-	if (ret) {
-		tw_unlock(e);
-		return ret;
-	}
-	e->fixed = true;
-	now = tw_now(e);
-	t = tw_timer(&e->timers, index);
-	t->user_data = op->user_data;
-	tw_assign(t, op, now);
-	*id = tw_timer_id(t, index);
-	e->stats.armed++;
-	trace_twheel_arm(e->number, *id, t->expires_ns, t->interval_ns, now);
-	ready = tw_place(e, index, t, now);
-	tw_unlock(e);
-	if (ready)
-		tw_wake_readers(e);
-	return 0;
-}
-
-/**
- * tw_engine_cancel() - cancel a timer
- * @e:  the engine
- * @id: the handle
- *
- * Return: 0 if it was armed, 1 if it was ready, -ENOENT.
- */
-int tw_engine_cancel(struct tw_engine *e, u64 id)
-{
-	struct tw_timer *t;
-	int ret = -ENOENT;
-	u32 index;
-
-	tw_lock(e);
-	t = tw_timers_find(&e->timers, id, &index);
+	t = tw_timers_find(&e->timers, op->id, &index);
 	if (!t)
-		goto out;
-	ret = !t->node.armed;
-	if (ret)
+		return -ENOENT;
+	ready = !t->node.armed;
+	if (ready)
 		tw_ready_remove(e, t);
 	else
 		wheel_cancel(&e->wheel, index);
 	tw_timers_free(&e->timers, index);
 	e->stats.cancelled++;
-	trace_twheel_cancel(e->number, id, ret);
+	trace_twheel_cancel(e->number, op->id, ready);
 	tw_stop_if_idle(e);
-out:
-	tw_unlock(e);
-	return ret;
+	return ready;
 }
 
-/**
- * tw_engine_modify() - arm a timer anew in place
- * @e:  the engine
- * @op: the handle and what to arm, checked
- *
- * Return: 0 if it was armed, 1 if it was ready, -ENOENT.
- */
-int tw_engine_modify(struct tw_engine *e, const struct twheel_op *op)
+static int tw_do_modify(struct tw_engine *e, const struct twheel_op *op, u64 now)
 {
-	bool ready = false;
 	struct tw_timer *t;
-	int ret = -ENOENT;
+	bool ready;
 	u32 index;
-	u64 now;
 
-	tw_lock(e);
 	t = tw_timers_find(&e->timers, op->id, &index);
 	if (!t)
-		goto out;
-	ret = !t->node.armed;
-	if (ret)
+		return -ENOENT;
+	ready = !t->node.armed;
+	if (ready)
 		tw_ready_remove(e, t);
-	now = tw_now(e);
 	tw_assign(t, op, now);
 	e->stats.modified++;
 	trace_twheel_arm(e->number, op->id, t->expires_ns, t->interval_ns, now);
-	ready = tw_place(e, index, t, now);
-out:
-	tw_unlock(e);
-	if (ready)
-		tw_wake_readers(e);
-	return ret;
+	tw_place(e, index, t, now);
+	return ready;
 }
 
-/**
- * tw_engine_query() - tell the state of a timer
- * @e:  the engine
- * @op: in: the handle. out: the rest
- *
- * Return: 0 or -ENOENT.
- */
-int tw_engine_query(struct tw_engine *e, struct twheel_op *op)
+static int tw_do_query(struct tw_engine *e, struct twheel_op *op)
 {
 	struct tw_timer *t;
 	u32 index;
 
-	tw_lock(e);
 	t = tw_timers_find(&e->timers, op->id, &index);
-	if (t) {
-		op->flags = t->node.armed ? TWHEEL_F_ARMED : TWHEEL_F_READY;
-		op->user_data = t->user_data;
-		op->expires_ns = t->expires_ns;
-		op->interval_ns = t->interval_ns;
-		op->slack_ns = t->slack_ns;
-		op->count = t->count;
-		op->misfire = TWHEEL_MISFIRE_COUNT;
+	if (!t)
+		return -ENOENT;
+	op->flags = t->node.armed ? TWHEEL_F_ARMED : TWHEEL_F_READY;
+	tw_tell(t, op);
+	return 0;
+}
+
+/* What the ioctl that this is would return, or -EAGAIN as tw_do_arm(). */
+static int tw_do(struct tw_engine *e, struct twheel_op *op, u64 now)
+{
+	lockdep_assert_held(&e->lock);
+
+	switch (op->opcode) {
+	case TWHEEL_OP_ARM:
+		return tw_do_arm(e, op, now);
+	case TWHEEL_OP_CANCEL:
+		return tw_do_cancel(e, op);
+	case TWHEEL_OP_MODIFY:
+		return tw_do_modify(e, op, now);
+	case TWHEEL_OP_QUERY:
+		return tw_do_query(e, op);
+	default:
+		return 0;
 	}
-	tw_unlock(e);
-	return t ? 0 : -ENOENT;
+}
+
+/* Has the timers at hand when the operations get to them, all misses at once. */
+static void tw_prefetch_ops(const struct tw_engine *e, const struct twheel_op *ops,
+			    u32 nr)
+{
+	u32 i, index;
+
+	for (i = 0; i < nr; i++) {
+		index = (u32)ops[i].id;
+		if (ops[i].opcode != TWHEEL_OP_ARM && index < e->wheel.nr_nodes)
+			prefetchw(tw_timer(&e->timers, index));
+	}
+}
+
+/*
+ * Does operations up to the first that needs the table to grow, under one hold of the
+ * lock. How many.
+ */
+static u32 tw_do_some(struct tw_engine *e, struct twheel_op *ops, u32 nr)
+{
+	u32 done;
+	u64 now;
+	int ret;
+
+	tw_lock(e);
+	now = tw_now(e);
+	if (nr > 1)
+		tw_prefetch_ops(e, ops, nr);
+	for (done = 0; done < nr; done++) {
+		if (ops[done].res)
+			continue;
+		ret = tw_do(e, &ops[done], now);
+		if (ret == -EAGAIN)
+			break;
+		ops[done].res = ret;
+	}
+	tw_unlock_wake(e);
+	return done;
+}
+
+/**
+ * tw_engine_submit() - do some operations, in order
+ * @e:   the engine
+ * @ops: in: operations that are checked, with a @res of 0; one with another @res is
+ *       left out. out: @res, and what the ioctl of each operation writes
+ * @nr:  how many
+ *
+ * May sleep for memory.
+ */
+void tw_engine_submit(struct tw_engine *e, struct twheel_op *ops, u32 nr)
+{
+	u32 done;
+	int ret;
+
+	while (nr) {
+		done = tw_do_some(e, ops, min_t(u32, nr, TW_SUBMIT_HOLD));
+		ops += done;
+		nr -= done;
+		if (done || !nr)
+			continue;
+		ret = tw_grow(e);
+		if (ret) {
+			ops->res = ret;
+			ops++;
+			nr--;
+		}
+	}
+}
+
+/**
+ * tw_engine_readable() - whether a reader need not wait
+ * @e: the engine; no lock is needed
+ *
+ * Return: true if there are records, and enough of them or old enough ones.
+ */
+bool tw_engine_readable(const struct tw_engine *e)
+{
+	return READ_ONCE(e->announced);
 }
 
 /**
@@ -714,7 +852,7 @@ int tw_engine_advance(struct tw_engine *e, u64 to_ns)
 		return -EINVAL;
 	}
 	e->manual_ns = to_ns;
-	if (wheel_next_bound(&e->wheel) <= to_ns >> e->tick_shift)
+	if (tw_next_bound(e) <= to_ns >> e->tick_shift)
 		e->stats.wakeups++;
 	tw_unlock(e);
 
@@ -727,74 +865,97 @@ int tw_engine_advance(struct tw_engine *e, u64 to_ns)
 }
 
 /* Further periods of a ready timer that have passed; of a one-shot none. */
-static u64 tw_overrun(const struct tw_timer *t, u64 now)
+static u64 tw_missed(const struct tw_timer *t, u64 now)
 {
-	u64 overrun;
+	u64 missed;
 
 	if (!t->interval_ns || now < t->expires_ns)
 		return 0;
-	overrun = div64_u64(now - t->expires_ns, t->interval_ns);
-	return t->count ? min_t(u64, overrun, t->count - 1) : overrun;
+	missed = div64_u64(now - t->expires_ns, t->interval_ns);
+	return t->count ? min_t(u64, missed, t->count - 1) : missed;
 }
 
-/* Whether the expiries that are told now are the last ones. */
-static bool tw_ends(const struct tw_timer *t, u64 overrun)
+/* Those of them that the next record does away with, told or not. */
+static u64 tw_dropped(const struct tw_timer *t, u64 now)
 {
-	return !t->interval_ns || (t->count && overrun + 1 == t->count);
+	return tw_misfire(t) == TWHEEL_MISFIRE_BURST ? 0 : tw_missed(t, now);
+}
+
+/* Whether the timer ends with its next record. */
+static bool tw_ends(const struct tw_timer *t, u64 dropped)
+{
+	return !t->interval_ns || (t->count && dropped + 1 == t->count);
 }
 
 static void tw_fill_event(const struct tw_timer *t, u32 index, u64 now,
 			  struct twheel_event *event)
 {
-	u64 overrun = tw_overrun(t, now);
+	u64 dropped = tw_dropped(t, now);
 
 	*event = (struct twheel_event){
 		.id = tw_timer_id(t, index),
 		.user_data = t->user_data,
 		.expires_ns = t->expires_ns,
 		.fired_ns = t->fired_ns,
-		.overrun = min_t(u64, overrun, U32_MAX),
-		.flags = tw_ends(t, overrun) ? 0 : TWHEEL_EV_MORE,
+		.flags = tw_ends(t, dropped) ? 0 : TWHEEL_EV_MORE,
+	};
+	if (tw_misfire(t) == TWHEEL_MISFIRE_COUNT)
+		event->overrun = min_t(u64, dropped, U32_MAX);
+}
+
+static void tw_fill_jump(const struct tw_engine *e, struct twheel_event *event)
+{
+	*event = (struct twheel_event){
+		.expires_ns = e->jump_ns,
+		.fired_ns = e->jump_at_ns,
+		.flags = TWHEEL_EV_CLOCK_SET,
 	};
 }
 
-/* Takes the first timer off the queue, its record having been told. */
+/* Takes the first record off the queue, which has been told. */
 static void tw_consume(struct tw_engine *e, u64 now)
 {
 	u32 index = e->ready_first;
-	struct tw_timer *t = tw_timer(&e->timers, index);
-	u64 overrun = tw_overrun(t, now);
+	struct tw_timer *t;
+	u64 dropped;
 
 	lockdep_assert_held(&e->lock);
 
+	if (e->jumped) {
+		e->jumped = false;
+		tw_hush_if_empty(e);
+		return;
+	}
+	t = tw_timer(&e->timers, index);
+	dropped = tw_dropped(t, now);
 	tw_ready_remove(e, t);
-	if (tw_ends(t, overrun)) {
+	if (tw_ends(t, dropped)) {
 		tw_timers_free(&e->timers, index);
 		return;
 	}
 	/* Neither factor nor sum can overflow: all but the last period has passed. */
-	t->expires_ns += (overrun + 1) * t->interval_ns;
+	t->expires_ns += (dropped + 1) * t->interval_ns;
 	if (t->expires_ns > S64_MAX)
 		t->expires_ns = TWHEEL_NEVER;
 	if (t->count)
-		t->count -= overrun + 1;
+		t->count -= dropped + 1;
 	tw_place(e, index, t, now);
 }
 
 /**
  * tw_engine_read() - hand over the first records of the queue
- * @e:     the engine
- * @max:   at most so many
- * @copy:  takes them; see there
- * @to:    for @copy
- * @fault: out: whether @copy took less than it was offered
+ * @e:    the engine
+ * @max:  at most so many
+ * @copy: takes them; see there
+ * @to:   for @copy
+ * @rest: out: why it stopped
  *
  * Hands over at most TW_READ_BATCH.
  *
  * Return: how many were taken.
  */
 u32 tw_engine_read(struct tw_engine *e, u32 max, tw_copy_t copy, void *to,
-		   bool *fault)
+		   enum tw_rest *rest)
 {
 	u32 i, index, taken, nr = 0;
 	const struct tw_timer *t;
@@ -803,15 +964,116 @@ u32 tw_engine_read(struct tw_engine *e, u32 max, tw_copy_t copy, void *to,
 	tw_lock(e);
 	max = min_t(u32, max, TW_READ_BATCH);
 	now = tw_now(e);
+	if (e->jumped)
+		tw_fill_jump(e, &e->events[nr++]);
 	for (index = e->ready_first; index != WHEEL_NONE && nr < max;
 	     index = t->next) {
 		t = tw_timer(&e->timers, index);
 		tw_fill_event(t, index, now, &e->events[nr++]);
 	}
-	taken = nr ? copy(to, e->events, nr) : 0;
+	taken = nr ? copy(to, e->events, sizeof(*e->events), nr) : 0;
 	for (i = 0; i < taken; i++)
 		tw_consume(e, now);
-	tw_unlock(e);
-	*fault = taken < nr;
+	*rest = taken < nr  ? TW_REST_FAULT :
+		e->nr_ready ? TW_REST_MORE : TW_REST_NONE;
+	tw_unlock_wake(e);
 	return taken;
+}
+
+/* Fills in the armed timers from @next on, as far as one hold of the lock goes. */
+static u32 tw_collect(struct tw_engine *e, u32 *next, struct twheel_op *ops, u32 max)
+{
+	u32 nr = 0, end = e->wheel.nr_nodes;
+	const struct tw_timer *t;
+
+	lockdep_assert_held(&e->lock);
+
+	if (end - *next > TW_HOLD_BUDGET)
+		end = *next + TW_HOLD_BUDGET;
+	for (; *next < end && nr < max; ++*next) {
+		t = tw_timer(&e->timers, *next);
+		if (!t->node.armed)
+			continue;
+		ops[nr] = (struct twheel_op){
+			.opcode = TWHEEL_OP_ARM,
+			.id = tw_timer_id(t, *next),
+		};
+		tw_tell(t, &ops[nr++]);
+	}
+	return nr;
+}
+
+/* Frees a timer that has been handed back. */
+static void tw_disarm(struct tw_engine *e, const struct twheel_op *op)
+{
+	u32 index = (u32)op->id;
+
+	wheel_cancel(&e->wheel, index);
+	tw_timers_free(&e->timers, index);
+	e->stats.cancelled++;
+	trace_twheel_cancel(e->number, op->id, false);
+}
+
+/**
+ * tw_engine_drain() - disarm timers and hand them back
+ * @e:    the engine
+ * @max:  at most so many
+ * @copy: takes them; see there
+ * @to:   for @copy
+ * @rest: out: why it stopped
+ *
+ * Hands back at most TW_READ_BATCH.
+ *
+ * Return: how many were taken; 0 only if none is armed, or upon a fault.
+ */
+u32 tw_engine_drain(struct tw_engine *e, u32 max, tw_copy_t copy, void *to,
+		    enum tw_rest *rest)
+{
+	u32 i, nr, from, taken = 0;
+
+	max = min_t(u32, max, TW_READ_BATCH);
+	do {
+		tw_lock(e);
+		if (e->drain_next >= e->wheel.nr_nodes)
+			e->drain_next = 0;
+		from = e->drain_next;
+		nr = tw_collect(e, &e->drain_next, e->ops, max);
+		if (nr)
+			taken = copy(to, e->ops, sizeof(*e->ops), nr);
+		for (i = 0; i < taken; i++)
+			tw_disarm(e, &e->ops[i]);
+		if (taken < nr)
+			e->drain_next = from;
+		tw_stop_if_idle(e);
+		*rest = taken < nr	  ? TW_REST_FAULT :
+			e->wheel.nr_armed ? TW_REST_MORE : TW_REST_NONE;
+		tw_unlock(e);
+		cond_resched();
+	} while (!nr && *rest == TW_REST_MORE && !fatal_signal_pending(current));
+	return taken;
+}
+
+/**
+ * tw_engine_list() - look at armed timers
+ * @e:      the engine
+ * @cursor: in: where to begin. out: where to go on, 0 at the end
+ * @ops:    out: the timers
+ * @max:    at most so many
+ *
+ * Return: how many were found in one hold of the lock, which may be none although
+ * there are more.
+ */
+u32 tw_engine_list(struct tw_engine *e, u32 *cursor, struct twheel_op *ops, u32 max)
+{
+	u32 i, nr = 0;
+
+	tw_lock(e);
+	if (*cursor < e->wheel.nr_nodes)
+		nr = tw_collect(e, cursor, ops, max);
+	if (*cursor >= e->wheel.nr_nodes)
+		*cursor = 0;
+	tw_unlock(e);
+	for (i = 0; i < nr; i++)
+		ops[i].flags = TWHEEL_F_ARMED;
+	return nr;
 }

@@ -14,6 +14,7 @@
 #include <linux/wait.h>
 
 #include "../uapi/linux/twheel.h"
+#include "clockset.h"
 #include "timers.h"
 #include "wheel.h"
 
@@ -25,33 +26,8 @@
 #define TW_READ_BATCH		32
 
 /**
- * struct tw_stats - counters of an engine since it was made
- * @armed:          timers armed
- * @fired:          expiries put into the queue
- * @cancelled:      timers cancelled, armed or ready
- * @modified:       timers re-armed in place
- * @cascaded:       moves of a timer to a finer slot
- * @wakeups:        runs of the hrtimer; of a manual clock, the moves of it that
- *                  would have been one
- * @hrtimer_starts: times the hrtimer was started
- * @continued:      passes that used up their budget
- * @ready_max:      longest that the queue was
- */
-struct tw_stats {
-	u64 armed;
-	u64 fired;
-	u64 cancelled;
-	u64 modified;
-	u64 cascaded;
-	u64 wakeups;
-	u64 hrtimer_starts;
-	u64 continued;
-	u64 ready_max;
-};
-
-/**
  * struct tw_engine - one open file
- * @lock:         guards all that follows, @grow_lock and @wait apart
+ * @lock:         guards all that follows, the last but @wheel apart
  * @wheel:        timers that are armed
  * @timers:       all timers
  * @clockid:      clock of the wheel
@@ -67,14 +43,26 @@ struct tw_stats {
  *                while its callback is at work, which queues it anew at its end
  * @ready_first:  the timer whose record is read next, or WHEEL_NONE
  * @ready_last:   the timer whose record is read last
- * @nr_ready:     timers in the queue. May be read without @lock
+ * @nr_ready:     timers in the queue
+ * @wake_batch:   the queue is announced when it is this long ...
+ * @wake_delay_ns: ... or this long after it began to fill
+ * @announce_ns:  when that will be; TWHEEL_NEVER if the queue is empty or announced
+ * @announced:    readers may know of the queue, which is not empty. May be read
+ *                without @lock
+ * @wake:         readers are to be woken when the lock is released
+ * @jumped:       the record that the wall clock was set waits to be read
+ * @jump_ns:      the jump that it will tell
+ * @jump_at_ns:   when it was noticed
+ * @drain_next:   the timer that tw_engine_drain() looks at next
  * @stats:        counters
  * @events:       records on their way out
+ * @ops:          drained timers on their way out
+ * @clockset:     tells of sets of the wall clock, if @clockset.was_set is set
  * @grow_lock:    held while @timers grows; taken before @lock
  * @wait:         who waits for a record
  */
 struct tw_engine {
-	spinlock_t lock; /* all but grow_lock and wait */
+	spinlock_t lock; /* all but clockset, grow_lock and wait */
 	struct tw_timers timers;
 	u32 clockid;
 	u8 tick_shift;
@@ -89,8 +77,21 @@ struct tw_engine {
 	u32 ready_first;
 	u32 ready_last;
 	u32 nr_ready;
-	struct tw_stats stats;
-	struct twheel_event events[TW_READ_BATCH];
+	u32 wake_batch;
+	u64 wake_delay_ns;
+	u64 announce_ns;
+	bool announced;
+	bool wake;
+	bool jumped;
+	s64 jump_ns;
+	u64 jump_at_ns;
+	u32 drain_next;
+	struct twheel_stats stats;
+	union {
+		struct twheel_event events[TW_READ_BATCH];
+		struct twheel_op ops[TW_READ_BATCH];
+	};
+	struct tw_clockset clockset;
 	struct mutex grow_lock; /* growing of timers */
 	wait_queue_head_t wait;
 	struct wheel wheel;
@@ -98,15 +99,28 @@ struct tw_engine {
 
 /**
  * typedef tw_copy_t - takes records out of the engine
- * @to:     the caller's
- * @events: the records
- * @nr:     how many
+ * @to:      the caller's
+ * @records: the records
+ * @size:    of one of them
+ * @nr:      how many
  *
  * Called with the engine's lock held: may not sleep.
  *
  * Return: how many were taken, counted from the first.
  */
-typedef u32 (*tw_copy_t)(void *to, const struct twheel_event *events, u32 nr);
+typedef u32 (*tw_copy_t)(void *to, const void *records, size_t size, u32 nr);
+
+/**
+ * enum tw_rest - why tw_engine_read() or tw_engine_drain() stopped
+ * @TW_REST_NONE:  there was no more
+ * @TW_REST_MORE:  there may be more
+ * @TW_REST_FAULT: not all that was offered has been taken
+ */
+enum tw_rest {
+	TW_REST_NONE,
+	TW_REST_MORE,
+	TW_REST_FAULT,
+};
 
 struct tw_engine *tw_engine_create(u32 capacity);
 void tw_engine_destroy(struct tw_engine *e);
@@ -116,16 +130,17 @@ u64 tw_engine_grant_tick_ns(u64 tick_ns);
 bool tw_engine_is_fixed(struct tw_engine *e);
 int tw_engine_setup(struct tw_engine *e, const struct twheel_setup *setup);
 void tw_engine_info(struct tw_engine *e, struct twheel_info *info);
-void tw_engine_stats(struct tw_engine *e, struct tw_stats *stats, u64 *wake_ns);
+void tw_engine_stats(struct tw_engine *e, struct twheel_stats *stats, u64 *wake_ns);
 
-int tw_engine_arm(struct tw_engine *e, const struct twheel_op *op, u64 *id);
-int tw_engine_cancel(struct tw_engine *e, u64 id);
-int tw_engine_modify(struct tw_engine *e, const struct twheel_op *op);
-int tw_engine_query(struct tw_engine *e, struct twheel_op *op);
+void tw_engine_submit(struct tw_engine *e, struct twheel_op *ops, u32 nr);
+bool tw_engine_readable(const struct tw_engine *e);
 int tw_engine_next(struct tw_engine *e, u64 *expires_ns);
 int tw_engine_advance(struct tw_engine *e, u64 to_ns);
 
 u32 tw_engine_read(struct tw_engine *e, u32 max, tw_copy_t copy, void *to,
-		   bool *fault);
+		   enum tw_rest *rest);
+u32 tw_engine_drain(struct tw_engine *e, u32 max, tw_copy_t copy, void *to,
+		    enum tw_rest *rest);
+u32 tw_engine_list(struct tw_engine *e, u32 *cursor, struct twheel_op *ops, u32 max);
 
 #endif /* TWHEEL_ENGINE_H */

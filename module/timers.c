@@ -23,12 +23,15 @@
  * tw_timers_init() - make a table of no timers
  * @ts:       to be initialised
  * @wheel:    an initialised wheel without nodes; the table goes into it
+ * @user:     a reference, which the table takes over
  * @capacity: how many timers may live at one time
  */
-void tw_timers_init(struct tw_timers *ts, struct wheel *wheel, u32 capacity)
+void tw_timers_init(struct tw_timers *ts, struct wheel *wheel, struct tw_user *user,
+		    u32 capacity)
 {
 	*ts = (struct tw_timers){
 		.wheel = wheel,
+		.user = user,
 		.free = WHEEL_NONE,
 		.capacity = capacity,
 	};
@@ -53,6 +56,8 @@ void tw_timers_destroy(struct tw_timers *ts)
 	}
 	kvfree(w->nodes);
 	kvfree(w->blocks);
+	tw_user_uncharge(ts->user, ts->live);
+	tw_user_put(ts->user);
 }
 
 /* A copy of a full @table with twice its @room. */
@@ -169,7 +174,8 @@ void tw_timers_discard(struct tw_growth *growth)
  * @index: out: the timer. The caller arms it or makes it ready before the lock is
  *         released
  *
- * Return: 0, -ENOSPC if the capacity is in use, -EAGAIN if the table has to grow.
+ * Return: 0, -ENOSPC if the capacity is in use, -EAGAIN if the table has to grow,
+ * -EPERM if the user may have no more.
  */
 int tw_timers_alloc(struct tw_timers *ts, u32 *index)
 {
@@ -177,6 +183,8 @@ int tw_timers_alloc(struct tw_timers *ts, u32 *index)
 		return -ENOSPC;
 	if (ts->free == WHEEL_NONE)
 		return -EAGAIN;
+	if (!tw_user_charge(ts->user))
+		return -EPERM;
 	*index = ts->free;
 	ts->free = tw_timer(ts, *index)->next;
 	ts->live++;
@@ -196,6 +204,7 @@ void tw_timers_free(struct tw_timers *ts, u32 index)
 	struct tw_timer *t = tw_timer(ts, index);
 
 	ts->live--;
+	tw_user_uncharge(ts->user, 1);
 	if (!++t->generation)
 		return;
 	t->next = ts->free;

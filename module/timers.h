@@ -8,6 +8,7 @@
 
 #include <linux/types.h>
 
+#include "users.h"
 #include "wheel.h"
 
 /**
@@ -44,12 +45,14 @@ struct tw_timer {
 
 static_assert(sizeof(struct tw_timer) == WHEEL_NODE_SIZE);
 
-/* In the wheel_node.owner of a timer. */
-#define TW_READY	0x01
+/* In the wheel_node.owner of a timer; above them is its enum twheel_misfire. */
+#define TW_READY		0x01
+#define TW_MISFIRE_SHIFT	1
 
 /**
  * struct tw_timers - the table of timers that a wheel's nodes are the timers of
  * @wheel:      holds the table itself
+ * @user:       is charged for the timers that are not free
  * @node_room:  chunks for which @wheel->nodes has room
  * @block_room: chunks for which @wheel->blocks has room
  * @free:       first timer of the free list, or WHEEL_NONE
@@ -58,6 +61,7 @@ static_assert(sizeof(struct tw_timer) == WHEEL_NODE_SIZE);
  */
 struct tw_timers {
 	struct wheel *wheel;
+	struct tw_user *user;
 	u32 node_room;
 	u32 block_room;
 	u32 free;
@@ -99,7 +103,8 @@ static inline u64 tw_timer_id(const struct tw_timer *t, u32 index)
 	return (u64)t->generation << 32 | index;
 }
 
-void tw_timers_init(struct tw_timers *ts, struct wheel *wheel, u32 capacity);
+void tw_timers_init(struct tw_timers *ts, struct wheel *wheel, struct tw_user *user,
+		    u32 capacity);
 void tw_timers_destroy(struct tw_timers *ts);
 int tw_timers_prepare(const struct tw_timers *ts, struct tw_growth *growth);
 void tw_timers_install(struct tw_timers *ts, struct tw_growth *growth);

@@ -35,7 +35,8 @@
  *   ENOSPC       the capacity of the wheel is in use
  *   ENOMEM       no memory
  *   EBUSY        set-up after set-up or after the first arm
- *   EPERM        beyond a limit that needs a privilege
+ *   EPERM        beyond a limit that the administrator has set: capacity_max for
+ *                a file, user_max for all files of a user
  *   EAGAIN       nothing to read, and the caller asked not to block
  *   EINTR        a signal came first
  *   ===========  ===========================================================
@@ -288,14 +289,15 @@ struct twheel_event {
  * struct twheel_submit - TWHEEL_IOC_SUBMIT: many operations in one call
  * @size:  in: sizeof of the caller's struct, at least 24
  * @flags: must be 0
- * @ops:   in: address of an array of struct twheel_op; @res, and what the single
- *         call would have written, are written back
+ * @ops:   in: address of an array of struct twheel_op. Those that were tried are
+ *         written back, with @res and with what the single call would have written
  * @nr:    in: entries of @ops
  * @pad:   must be 0
  *
  * Returns how many entries were tried, each with its own @res; a bad entry does
- * not stop the rest. Errors: EINVAL, E2BIG; EFAULT if the first entry already
- * faults, later on the count so far is returned and what was done stays done.
+ * not stop the rest. What cannot be read and written back is not tried. Errors:
+ * EINVAL, E2BIG, ENOMEM; EFAULT if that is so of the first entry; after a fault or a
+ * signal later on the count so far is returned, and what was done stays done.
  */
 struct twheel_submit {
 	__u32 size;
@@ -332,7 +334,8 @@ struct twheel_next {
  * @pad:   must be 0
  *
  * Returns how many were handed back; call again until it returns 0. Records that
- * are ready stay readable. Errors: EINVAL, E2BIG; EFAULT (nothing is lost).
+ * are ready stay readable; a periodic timer is armed again when its record is read.
+ * Errors: EINVAL, E2BIG; EFAULT (nothing is lost).
  */
 struct twheel_drain {
 	__u32 size;
@@ -373,7 +376,7 @@ struct twheel_list {
  * @flags:          must be 0
  * @armed:          out: timers armed
  * @fired:          out: expiries delivered to the queue
- * @cancelled:      out: timers cancelled while armed or ready
+ * @cancelled:      out: timers cancelled while armed or ready, or drained
  * @modified:       out: timers re-armed in place
  * @cascaded:       out: moves of a timer from a coarse slot to a finer one
  * @wakeups:        out: times the wheel was woken by its clock
@@ -434,8 +437,7 @@ struct twheel_advance {
  * TWHEEL_IOC_ARM - arm a timer; @id is written
  *
  * A deadline that has passed is ready at once. Returns 0. Errors: EINVAL,
- * EOPNOTSUPP, EFAULT, ENOSPC, ENOMEM; after each of them no timer is armed and @id
- * is 0.
+ * EFAULT, ENOSPC, EPERM, ENOMEM; after each of them no timer is armed and @id is 0.
  */
 #define TWHEEL_IOC_ARM		_IOWR(TWHEEL_IOC_TYPE, 0x02, struct twheel_op)
 /**
@@ -449,7 +451,7 @@ struct twheel_advance {
  * TWHEEL_IOC_MODIFY - arm a timer anew in place; id and user_data stay
  *
  * Returns as TWHEEL_IOC_CANCEL: 1 if an unread record was withdrawn. Errors:
- * EINVAL, EOPNOTSUPP, EFAULT, ENOENT.
+ * EINVAL, EFAULT, ENOENT.
  */
 #define TWHEEL_IOC_MODIFY	_IOWR(TWHEEL_IOC_TYPE, 0x04, struct twheel_op)
 /**

@@ -267,6 +267,71 @@ static inline long tw_advance(int fd, __u64 to)
 	return tw_ioctl(fd, TWHEEL_IOC_ADVANCE, &arg);
 }
 
+/* An entry of an array that arms a timer */
+static inline struct twheel_op tw_entry(__u64 expires, __u64 user_data)
+{
+	struct twheel_op op = tw_op(expires, user_data);
+
+	op.opcode = TWHEEL_OP_ARM;
+	op.id = TW_POISON64;
+	return op;
+}
+
+/* An entry of an array that names a timer, poisoned as tw_op_by_id() */
+static inline struct twheel_op tw_entry_by_id(__u16 opcode, __u64 id)
+{
+	struct twheel_op op = tw_op_by_id(id);
+
+	op.opcode = opcode;
+	return op;
+}
+
+static inline long tw_submit(int fd, void *ops, __u32 nr)
+{
+	struct twheel_submit arg = {
+		.size = sizeof(arg),
+		.ops = (uintptr_t)ops,
+		.nr = nr,
+	};
+
+	return tw_ioctl(fd, TWHEEL_IOC_SUBMIT, &arg);
+}
+
+/* Does not poison @ops, as it may be memory that cannot be written. */
+static inline long tw_drain(int fd, void *ops, __u32 nr)
+{
+	struct twheel_drain arg = {
+		.size = sizeof(arg),
+		.ops = (uintptr_t)ops,
+		.nr = nr,
+	};
+
+	return tw_ioctl(fd, TWHEEL_IOC_DRAIN, &arg);
+}
+
+/* Does not poison @ops either. */
+static inline long tw_list(int fd, void *ops, __u32 nr, __u64 *cursor)
+{
+	struct twheel_list arg = {
+		.size = sizeof(arg),
+		.ops = (uintptr_t)ops,
+		.nr = nr,
+		.cursor = *cursor,
+	};
+	long ret = tw_ioctl(fd, TWHEEL_IOC_LIST, &arg);
+
+	*cursor = arg.cursor;
+	return ret;
+}
+
+static inline long tw_stats(int fd, struct twheel_stats *stats)
+{
+	tw_poison(stats);
+	stats->size = sizeof(*stats);
+	stats->flags = 0;
+	return tw_ioctl(fd, TWHEEL_IOC_STATS, stats);
+}
+
 /* How many records, at most @max, or -errno; a torn record is -EPROTO. */
 static inline long tw_read(int fd, struct twheel_event *ev, size_t max)
 {
@@ -427,17 +492,34 @@ static inline bool tw_bitmap_add(struct tw_bitmap *map, __u64 i)
 	return true;
 }
 
-/* Two pages of which the second is not there: the end of the first, or NULL. */
-static inline char *tw_cliff(void)
+/* So many pages and one that is not there: the end of the last, or NULL. */
+static inline char *tw_cliff_of(size_t pages)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
-	char *p = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE,
+	char *p = mmap(NULL, (pages + 1) * page, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	if (p == MAP_FAILED || munmap(p + page, page))
+	if (p == MAP_FAILED || munmap(p + pages * page, page))
 		return NULL;
-	memset(p, TW_POISON, page);
-	return p + page;
+	memset(p, TW_POISON, pages * page);
+	return p + pages * page;
+}
+
+static inline char *tw_cliff(void)
+{
+	return tw_cliff_of(1);
+}
+
+/* Whether all of it is poison */
+static inline bool tw_poisoned(const void *at, size_t size)
+{
+	const unsigned char *p = at;
+
+	while (size && *p == TW_POISON) {
+		p++;
+		size--;
+	}
+	return !size;
 }
 
 /* A thread that is expected to fall asleep in a system call. */

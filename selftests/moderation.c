@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * moderation.c - wake_batch and wake_delay_ns: when readers learn of records
+ */
+#include "twheel_test.h"
+
+#define TICK	TW_TICK_MIN
+#define BATCH	4
+#define DELAY	(100 * TICK)
+#define ROOM	16
+
+static long setup_moderated(int fd, __u32 clockid, __u32 batch, __u64 delay)
+{
+	struct twheel_setup setup = {
+		.size = sizeof(setup),
+		.clockid = clockid,
+		.tick_ns = TICK,
+		.wake_batch = batch,
+		.wake_delay_ns = delay,
+	};
+
+	return tw_ioctl(fd, TWHEEL_IOC_SETUP, &setup);
+}
+
+FIXTURE(moderation)
+{
+	int fd;
+	struct twheel_event ev[ROOM];
+};
+
+FIXTURE_SETUP(moderation)
+{
+	self->fd = tw_open(O_NONBLOCK);
+	ASSERT_LE(0, self->fd);
+	ASSERT_EQ(0, setup_moderated(self->fd, TWHEEL_CLOCK_MANUAL, BATCH, DELAY));
+}
+
+FIXTURE_TEARDOWN(moderation)
+{
+	close(self->fd);
+}
+
+/* Arms @nr timers for the next ticks and lets them fire. */
+static bool fire(int fd, unsigned int nr)
+{
+	__u64 now = tw_now(fd);
+	unsigned int i;
+
+	for (i = 1; i <= nr; i++)
+		if (!tw_arm(fd, now + i * TICK, i))
+			return false;
+	return tw_advance(fd, now + nr * TICK) == 0;
+}
+
+TEST_F(moderation, poll_keeps_quiet_about_fewer_records_than_the_batch)
+{
+	ASSERT_TRUE(fire(self->fd, BATCH - 1));
+	EXPECT_EQ(0, tw_poll(self->fd));
+}
+
+TEST_F(moderation, poll_tells_of_a_full_batch)
+{
+	ASSERT_TRUE(fire(self->fd, BATCH));
+	EXPECT_EQ(POLLIN | POLLRDNORM, tw_poll(self->fd));
+}
+
+TEST_F(moderation, poll_tells_of_one_record_after_the_delay)
+{
+	ASSERT_TRUE(fire(self->fd, 1));
+	ASSERT_EQ(0, tw_advance(self->fd, tw_now(self->fd) + DELAY - 1));
+	EXPECT_EQ(0, tw_poll(self->fd));
+	ASSERT_EQ(0, tw_advance(self->fd, tw_now(self->fd) + 1));
+	EXPECT_EQ(POLLIN | POLLRDNORM, tw_poll(self->fd));
+}
+
+TEST_F(moderation, the_delay_counts_from_the_first_record)
+{
+	__u64 first;
+
+	ASSERT_TRUE(fire(self->fd, 1));
+	first = tw_now(self->fd);
+	ASSERT_EQ(0, tw_advance(self->fd, first + DELAY / 2));
+	ASSERT_TRUE(fire(self->fd, 1));
+	ASSERT_EQ(0, tw_advance(self->fd, first + DELAY));
+	EXPECT_EQ(POLLIN | POLLRDNORM, tw_poll(self->fd));
+}
+
+TEST_F(moderation, a_read_that_does_not_block_takes_what_there_is)
+{
+	ASSERT_TRUE(fire(self->fd, 1));
+	EXPECT_EQ(1, tw_read(self->fd, self->ev, ROOM));
+}
+
+TEST_F(moderation, an_emptied_queue_is_moderated_anew)
+{
+	ASSERT_TRUE(fire(self->fd, BATCH));
+	ASSERT_EQ(BATCH, tw_read(self->fd, self->ev, ROOM));
+	ASSERT_TRUE(fire(self->fd, BATCH - 1));
+	EXPECT_EQ(0, tw_poll(self->fd));
+}
+
+TEST_F(moderation, a_queue_that_was_announced_stays_so_until_it_is_empty)
+{
+	ASSERT_TRUE(fire(self->fd, BATCH));
+	ASSERT_EQ(BATCH - 1, tw_read(self->fd, self->ev, BATCH - 1));
+	EXPECT_EQ(POLLIN | POLLRDNORM, tw_poll(self->fd));
+}
+
+TEST_F(moderation, a_queue_emptied_by_cancel_is_not_announced_later)
+{
+	__u64 id = tw_arm(self->fd, tw_now(self->fd) + TICK, 1);
+
+	ASSERT_EQ(0, tw_advance(self->fd, tw_now(self->fd) + TICK));
+	ASSERT_EQ(1, tw_cancel(self->fd, id));
+	ASSERT_EQ(0, tw_advance(self->fd, tw_now(self->fd) + 2 * DELAY));
+	EXPECT_EQ(0, tw_poll(self->fd));
+}
+
+TEST_F(moderation, an_arm_in_the_past_counts_for_the_batch)
+{
+	unsigned int i;
+
+	for (i = 0; i < BATCH; i++) {
+		ASSERT_EQ(0, tw_poll(self->fd));
+		ASSERT_NE(0, tw_arm(self->fd, 0, i));
+	}
+	EXPECT_EQ(POLLIN | POLLRDNORM, tw_poll(self->fd));
+}
+
+TEST_F(moderation, a_sleeper_in_read_is_woken_by_the_full_batch)
+{
+	struct tw_sleeper s = { };
+
+	ASSERT_TRUE(tw_set_blocking(self->fd) == 0);
+	ASSERT_TRUE(fire(self->fd, BATCH - 1));
+	ASSERT_TRUE(tw_sleeper_start(&s, self->fd, tw_sleeper_read));
+	EXPECT_TRUE(tw_sleeper_asleep(&s));
+	ASSERT_TRUE(fire(self->fd, 1));
+	EXPECT_TRUE(tw_sleeper_joined(&s));
+}
+
+TEST(without_a_delay_a_batch_is_announced_at_once)
+{
+	int fd = tw_open(O_NONBLOCK);
+
+	ASSERT_EQ(0, setup_moderated(fd, TWHEEL_CLOCK_MANUAL, BATCH, 0));
+	ASSERT_TRUE(fire(fd, 1));
+	EXPECT_EQ(POLLIN | POLLRDNORM, tw_poll(fd));
+	close(fd);
+}
+
+TEST(without_a_batch_the_first_record_is_announced_at_once)
+{
+	int fd = tw_open(O_NONBLOCK);
+
+	ASSERT_EQ(0, setup_moderated(fd, TWHEEL_CLOCK_MANUAL, 1, DELAY));
+	ASSERT_TRUE(fire(fd, 1));
+	EXPECT_EQ(POLLIN | POLLRDNORM, tw_poll(fd));
+	close(fd);
+}
+
+TEST(on_a_kernel_clock_the_delay_wakes_a_poller)
+{
+	int fd = tw_open(O_NONBLOCK);
+
+	ASSERT_EQ(0, setup_moderated(fd, CLOCK_MONOTONIC, BATCH, 20 * TW_MSEC));
+	ASSERT_NE(0, tw_arm_rel(fd, TW_MSEC, 0));
+	EXPECT_TRUE(tw_wait_readable(fd));
+	close(fd);
+}
+
+TEST(once_read_no_hrtimer_waits_for_the_delay)
+{
+	int fd = tw_open(O_NONBLOCK);
+
+	ASSERT_EQ(0, setup_moderated(fd, CLOCK_MONOTONIC, BATCH, TW_HOUR));
+	ASSERT_NE(0, tw_arm(fd, 0, 0));
+	ASSERT_NE(TWHEEL_NEVER, tw_counter(fd, "next_wake_ns"));
+	ASSERT_EQ(1, tw_discard(fd));
+	EXPECT_EQ(TWHEEL_NEVER, tw_counter(fd, "next_wake_ns"));
+	close(fd);
+}
+
+TEST_HARNESS_MAIN

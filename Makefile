@@ -5,6 +5,7 @@
 KDIR ?= /lib/modules/$(shell uname -r)/build
 PREFIX ?= /usr
 KERNEL ?= 6.1
+STRESS ?= 10
 
 KBUILD = $(MAKE) -C $(KDIR) M=$(CURDIR) CONFIG_TWHEEL=m
 
@@ -23,7 +24,7 @@ help:
 	@echo '  make check-host      the wheel alone, in user space, under sanitizers'
 	@echo '  make bench-host      how fast that is'
 	@echo '  make kselftest       tests of the device, in a virtual machine'
-	@echo '                       KERNEL=6.1|6.12|6.12-rt|7.3  TESTS="manual abi"'
+	@echo '                       KERNEL=6.1|6.12|6.12-rt|7.3  TESTS=manual  STRESS=SECONDS'
 	@echo '  make check-tools     tests of twheelctl and of the runner'
 	@echo '  make lint            checkpatch, sparse, W=1, kernel-doc, shellcheck'
 	@echo '  make clean'
@@ -75,7 +76,7 @@ selftests:
 
 kselftest: selftests
 	tools/vm/run --kernel $(KERNEL) --mem 2048 --timeout 1200 -- \
-		/selftests/run $(TESTS)
+		env TWHEEL_STRESS_SECONDS=$(STRESS) /selftests/run $(TESTS)
 
 check-tools:
 	$(MAKE) -s -C tools/twheelctl check OUTPUT=$(CURDIR)/build

@@ -461,6 +461,7 @@ static void tw_show_fdinfo(struct seq_file *m, struct file *file)
 	struct twheel_info info = {};
 	struct twheel_stats stats;
 	u64 wake_ns;
+	int i;
 
 	tw_engine_info(e, &info);
 	tw_engine_stats(e, &stats, &wake_ns);
@@ -483,6 +484,10 @@ static void tw_show_fdinfo(struct seq_file *m, struct file *file)
 	seq_printf(m, "hrtimer_starts:\t%llu\n", stats.hrtimer_starts);
 	seq_printf(m, "continued:\t%llu\n", stats.continued);
 	seq_printf(m, "ready_max:\t%llu\n", stats.ready_max);
+	for (i = 0; i < TWHEEL_LATENESS_BUCKETS; i++)
+		if (stats.lateness[i])
+			seq_printf(m, "late_below_%lluns:\t%llu\n", BIT_ULL(i),
+				   stats.lateness[i]);
 }
 
 static int tw_open(struct inode *inode, struct file *file)

@@ -481,6 +481,38 @@ TEST_F(clock_set, backward_and_forward_again_loses_nothing)
 	EXPECT_EQ(NULL, one_record(self->fd, variant->clockid, expires));
 }
 
+TEST_F(clock_set, by_years_in_both_directions_loses_no_timer)
+{
+	const __u64 year = 365 * 24 * TW_HOUR;
+	__u64 near, far, soon;
+
+	near = tw_clock(variant->clockid) + year;
+	far = near + 5 * year;
+	ASSERT_NE(0, tw_arm(self->fd, near, 1));
+	ASSERT_NE(0, tw_arm(self->fd, far, 2));
+	ASSERT_TRUE(move_wall_clock(2 * year));
+	EXPECT_EQ(NULL, one_record(self->fd, variant->clockid, near));
+	ASSERT_TRUE(move_wall_clock(-4 * (__s64)year));
+	soon = tw_clock(variant->clockid) + 20 * TW_MSEC;
+	ASSERT_NE(0, tw_arm(self->fd, soon, 3));
+	EXPECT_EQ(NULL, one_record(self->fd, variant->clockid, soon));
+	ASSERT_TRUE(move_wall_clock(9 * year));
+	EXPECT_EQ(NULL, one_record(self->fd, variant->clockid, far));
+}
+
+TEST_F(clock_set, a_relative_time_counts_from_when_it_was_armed)
+{
+	struct twheel_op op;
+	__u64 id, before = tw_clock(variant->clockid);
+
+	id = tw_arm_rel(self->fd, TW_HOUR, 0);
+	ASSERT_TRUE(move_wall_clock(-(__s64)TW_NSEC));
+	ASSERT_EQ(0, tw_query(self->fd, id, &op));
+	EXPECT_LE(before + TW_HOUR, op.expires_ns);
+	ASSERT_TRUE(move_wall_clock(2 * TW_HOUR));
+	EXPECT_EQ(NULL, one_record(self->fd, variant->clockid, op.expires_ns));
+}
+
 TEST_F(clock_set, backward_while_a_periodic_record_waits_gives_no_overrun)
 {
 	__u64 first = tw_clock(variant->clockid);

@@ -489,6 +489,16 @@ TEST_F(stats, fdinfo_tells_the_same)
 	EXPECT_TRUE(same_as_fdinfo(self->fd, &self->st));
 }
 
+TEST_F(stats, fdinfo_tells_the_lateness)
+{
+	ASSERT_NE(0, tw_arm(self->fd, TICK, 0));
+	ASSERT_EQ(0, tw_advance(self->fd, TICK));
+	ASSERT_NE(0, tw_arm(self->fd, 2 * TICK, 0));
+	ASSERT_EQ(0, tw_advance(self->fd, 2 * TICK + 5));
+	EXPECT_EQ(1, tw_counter(self->fd, "late_below_1ns"));
+	EXPECT_EQ(1, tw_counter(self->fd, "late_below_8ns"));
+}
+
 /* On a clock of the kernel */
 TEST_F(stats, a_wake_up_is_programmed_and_comes)
 {

@@ -27,7 +27,7 @@
 
 /**
  * struct tw_engine - one open file
- * @lock:         guards all that follows, the last but @wheel apart
+ * @lock:         guards all but @clockset, @grow_lock and @wait
  * @wheel:        timers that are armed
  * @timers:       all timers
  * @clockid:      clock of the wheel

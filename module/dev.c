@@ -153,6 +153,7 @@ static int tw_ioctl_op(struct tw_engine *e, void __user *arg, u16 opcode)
 	struct twheel_op __user *uop = arg;
 	struct twheel_op op;
 	u16 given;
+	int ret;
 
 	if (copy_from_user(&op, uop, sizeof(op)))
 		return -EFAULT;
@@ -166,13 +167,17 @@ static int tw_ioctl_op(struct tw_engine *e, void __user *arg, u16 opcode)
 	if (given != TWHEEL_OP_NOP && given != opcode)
 		return -EINVAL;
 	op.opcode = opcode;
-	op.res = tw_check_op(&op);
+	ret = tw_check_op(&op);
+	if (ret)
+		return ret;
+	op.res = 0;
 	tw_engine_submit(e, &op, 1);
 	if (op.res < 0)
 		return op.res;
 
 	if (opcode == TWHEEL_OP_ARM && put_user(op.id, &uop->id)) {
 		op.opcode = TWHEEL_OP_CANCEL;
+		op.res = 0;
 		tw_engine_submit(e, &op, 1);
 		return -EFAULT;
 	}

@@ -40,7 +40,8 @@
  * @boot_ns:      @offset_ns of CLOCK_BOOTTIME
  * @hrtimer:      wakes the engine
  * @wake_tick:    tick that @hrtimer is queued for; U64_MAX if it is not queued. 0
- *                while its callback is at work, which queues it anew at its end
+ *                while its callback is at work, which queues it anew at its end, and
+ *                until it goes on if its budget was used up
  * @ready_first:  the timer whose record is read next, or WHEEL_NONE
  * @ready_last:   the timer whose record is read last
  * @nr_ready:     timers in the queue

@@ -177,7 +177,6 @@ static int tw_ioctl_op(struct tw_engine *e, void __user *arg, u16 opcode)
 
 	if (opcode == TWHEEL_OP_ARM && put_user(op.id, &uop->id)) {
 		op.opcode = TWHEEL_OP_CANCEL;
-		op.res = 0;
 		tw_engine_submit(e, &op, 1);
 		return -EFAULT;
 	}

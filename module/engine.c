@@ -70,7 +70,7 @@
 /* Entries of the wheel that are visited under one hold of the lock. */
 #define TW_HOLD_BUDGET	128
 
-/* Holds of the lock in one pass: some 50 us of a softirq. */
+/* Holds of the lock in one pass, which may run in a softirq. */
 #define TW_PASS_HOLDS	8
 
 /* Least time between two passes of the hrtimer's callback. */

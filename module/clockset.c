@@ -46,11 +46,12 @@ static void tw_clockset_work(struct work_struct *work)
 	mutex_unlock(&tw_clockset_lock);
 }
 
-static DECLARE_WORK(tw_work, tw_clockset_work);
+static DECLARE_DELAYED_WORK(tw_work, tw_clockset_work);
 
+/* Not before the next tick: it is then that hrtimers of low resolution know as well. */
 static void tw_clockset_interrupt(struct irq_work *irq_work)
 {
-	schedule_work(&tw_work);
+	schedule_delayed_work(&tw_work, 1);
 }
 
 static DEFINE_IRQ_WORK(tw_irq_work, tw_clockset_interrupt);
@@ -85,7 +86,7 @@ void tw_clockset_exit(void)
 {
 	pvclock_gtod_unregister_notifier(&tw_notifier);
 	irq_work_sync(&tw_irq_work);
-	cancel_work_sync(&tw_work);
+	cancel_delayed_work_sync(&tw_work);
 }
 
 /**

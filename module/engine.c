@@ -379,7 +379,7 @@ static enum hrtimer_restart tw_hrtimer_callback(struct hrtimer *hrtimer)
 	all = tw_pass(e);
 
 	tw_lock(e);
-	if (all) {
+	if (all || !e->wheel.nr_armed) {
 		e->wake_tick = U64_MAX;
 		tw_wake_at(e, tw_next_bound(e));
 	} else {
@@ -391,12 +391,22 @@ static enum hrtimer_restart tw_hrtimer_callback(struct hrtimer *hrtimer)
 	return HRTIMER_NORESTART;
 }
 
-/* The wall clock was set. The record waits at the head of the queue. */
+/*
+ * The wall clock was set. Without high resolution the kernel does not look by itself
+ * whether a soft timer has become due by that: it does when one is started. The record,
+ * if it is wanted, waits at the head of the queue.
+ */
 static void tw_was_set(struct tw_clockset *cs, s64 jump_ns)
 {
 	struct tw_engine *e = container_of(cs, struct tw_engine, clockset);
 
 	tw_lock(e);
+	if (hrtimer_is_queued(&e->hrtimer))
+		tw_start_hrtimer(e, e->wake_tick ? tw_tick_ns(e, e->wake_tick) : tw_now(e));
+	if (!e->tell_sets) {
+		tw_unlock(e);
+		return;
+	}
 	e->jump_ns = e->jumped ? e->jump_ns + jump_ns : jump_ns;
 	e->jump_at_ns = tw_now(e);
 	e->jumped = true;
@@ -533,11 +543,12 @@ int tw_engine_setup(struct tw_engine *e, const struct twheel_setup *setup)
 		e->wake_delay_ns = setup->wake_delay_ns;
 		e->offset_ns = e->clockid == CLOCK_MONOTONIC ? e->mono_ns :
 			       e->clockid == CLOCK_BOOTTIME  ? e->boot_ns : 0;
+		e->tell_sets = setup->flags & TWHEEL_SETUP_CLOCK_SET;
 		tw_setup_hrtimer(e);
 		ret = 0;
 	}
 	tw_unlock(e);
-	if (!ret && setup->flags & TWHEEL_SETUP_CLOCK_SET) {
+	if (!ret && (setup->clockid == CLOCK_REALTIME || setup->clockid == CLOCK_TAI)) {
 		e->clockset.was_set = tw_was_set;
 		tw_clockset_add(&e->clockset);
 	}

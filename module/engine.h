@@ -51,6 +51,7 @@
  * @announced:    readers may know of the queue, which is not empty. May be read
  *                without @lock
  * @wake:         readers are to be woken when the lock is released
+ * @tell_sets:    a record tells that the wall clock was set
  * @jumped:       the record that the wall clock was set waits to be read
  * @jump_ns:      the jump that it will tell
  * @jump_at_ns:   when it was noticed
@@ -83,6 +84,7 @@ struct tw_engine {
 	u64 announce_ns;
 	bool announced;
 	bool wake;
+	bool tell_sets;
 	bool jumped;
 	s64 jump_ns;
 	u64 jump_at_ns;

@@ -1,0 +1,623 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Tests of the table of timers, of its handles, and of the count that users have.
+ */
+#include "twheel_kunit.h"
+
+/* Allocations of the code under test can be made to fail. */
+#undef kzalloc
+#define kzalloc(size, gfp) \
+	(tw_kunit_may_alloc() ? kmalloc(size, (gfp) | __GFP_ZERO) : NULL)
+#undef kvcalloc
+#define kvcalloc(n, size, gfp) \
+	(tw_kunit_may_alloc() ? kvmalloc_array(n, size, (gfp) | __GFP_ZERO) : NULL)
+
+#include "../module/timers.c"
+#include "../module/users.c"
+
+/* So many chunks of nodes make both arrays of chunks grow, that of nodes thrice. */
+#define MANY_CHUNKS	(4 * TW_FIRST_ROOM + 1)
+
+/**
+ * struct table - a table and its wheel
+ * @w:       the wheel
+ * @ts:      the table
+ * @created: there is a table to be destroyed
+ */
+struct table {
+	struct wheel w;
+	struct tw_timers ts;
+	bool created;
+};
+
+/* Makes one of two tables, which are of one user. */
+static struct tw_timers *table_make(struct kunit *test, u32 nr, u32 capacity)
+{
+	struct table *table = (struct table *)test->priv + nr;
+	struct tw_user *user = tw_user_get(GLOBAL_ROOT_UID);
+
+	KUNIT_ASSERT_NOT_NULL(test, user);
+	wheel_init(&table->w, 0);
+	tw_timers_init(&table->ts, &table->w, user, capacity);
+	table->created = true;
+	return &table->ts;
+}
+
+static void table_destroy(struct kunit *test, u32 nr)
+{
+	struct table *table = (struct table *)test->priv + nr;
+
+	if (table->created)
+		tw_timers_destroy(&table->ts);
+	table->created = false;
+}
+
+static int timers_test_init(struct kunit *test)
+{
+	test->priv = kunit_kcalloc(test, 2, sizeof(struct table), GFP_KERNEL);
+	return test->priv ? 0 : -ENOMEM;
+}
+
+static void timers_test_exit(struct kunit *test)
+{
+	tw_kunit_allocs = -1;
+	if (test->priv) {
+		table_destroy(test, 0);
+		table_destroy(test, 1);
+	}
+	tw_user_max = 0;
+}
+
+static int grow(struct tw_timers *ts)
+{
+	struct tw_growth growth;
+	int ret = tw_timers_prepare(ts, &growth);
+
+	if (!ret)
+		tw_timers_install(ts, &growth);
+	tw_timers_discard(&growth);
+	return ret;
+}
+
+/* A table without a limit, with one chunk of timers. */
+static struct tw_timers *table_of_one_chunk(struct kunit *test)
+{
+	struct tw_timers *ts = table_make(test, 0, WHEEL_MAX_NODES);
+
+	KUNIT_ASSERT_EQ(test, grow(ts), 0);
+	return ts;
+}
+
+/* Takes a timer and makes it ready, as somebody who has got one has to. */
+static int take(struct tw_timers *ts, u64 *id)
+{
+	u32 index;
+	int ret = tw_timers_alloc(ts, &index);
+
+	if (!ret) {
+		tw_timer(ts, index)->node.owner = TW_READY;
+		*id = tw_timer_id(tw_timer(ts, index), index);
+	}
+	return ret;
+}
+
+static void give_back(struct tw_timers *ts, u64 id)
+{
+	tw_timer(ts, (u32)id)->node.owner = 0;
+	tw_timers_free(ts, (u32)id);
+}
+
+static bool found(const struct tw_timers *ts, u64 id)
+{
+	u32 index = WHEEL_NONE;
+
+	return tw_timers_find(ts, id, &index) && index == (u32)id;
+}
+
+/* Handles */
+
+static void an_id_is_never_0(struct kunit *test)
+{
+	struct tw_timers *ts = table_of_one_chunk(test);
+	u64 id = 0;
+
+	while (!take(ts, &id))
+		KUNIT_EXPECT_NE(test, id, 0);
+	KUNIT_EXPECT_EQ(test, ts->live, WHEEL_CHUNK_NODES);
+}
+
+static void each_id_finds_its_own_timer(struct kunit *test)
+{
+	struct tw_timers *ts = table_of_one_chunk(test);
+	u64 ids[WHEEL_CHUNK_NODES];
+	u32 i, index;
+
+	for (i = 0; i < ARRAY_SIZE(ids); i++) {
+		KUNIT_ASSERT_EQ(test, take(ts, &ids[i]), 0);
+		tw_timer(ts, (u32)ids[i])->user_data = i;
+	}
+	for (i = 0; i < ARRAY_SIZE(ids); i++) {
+		KUNIT_ASSERT_TRUE(test, found(ts, ids[i]));
+		KUNIT_EXPECT_EQ(test, tw_timers_find(ts, ids[i], &index)->user_data, i);
+	}
+}
+
+static void an_armed_timer_is_found(struct kunit *test)
+{
+	struct tw_timers *ts = table_of_one_chunk(test);
+	u64 id;
+
+	KUNIT_ASSERT_EQ(test, take(ts, &id), 0);
+	tw_timer(ts, (u32)id)->node.owner = 0;
+	KUNIT_EXPECT_FALSE(test, found(ts, id));
+	wheel_arm(ts->wheel, (u32)id, 7);
+	KUNIT_EXPECT_TRUE(test, found(ts, id));
+}
+
+static void a_stale_id_is_never_found(struct kunit *test)
+{
+	struct tw_timers *ts = table_of_one_chunk(test);
+	u64 ids[60];
+	u32 i, j;
+
+	for (i = 0; i < ARRAY_SIZE(ids); i++) {
+		KUNIT_ASSERT_EQ(test, take(ts, &ids[i]), 0);
+		KUNIT_ASSERT_EQ(test, (u32)ids[i], (u32)ids[0]);
+		for (j = 0; j < i; j++)
+			KUNIT_ASSERT_FALSE(test, found(ts, ids[j]));
+		give_back(ts, ids[i]);
+		KUNIT_ASSERT_FALSE(test, found(ts, ids[i]));
+	}
+}
+
+static const struct stranger {
+	u32 generation;
+	u32 index;
+	const char *name;
+} strangers[] = {
+	{ 0, 0, "zero" },
+	{ 0, 5, "generation 0" },
+	{ 2, 5, "a generation to come" },
+	{ U32_MAX, 5, "the last generation" },
+	{ 1, 6, "a timer that is free" },
+	{ 1, WHEEL_CHUNK_NODES, "the first index that there is not" },
+	{ 1, WHEEL_MAX_NODES, "an index beyond any table" },
+	{ 1, U32_MAX, "the last index" },
+	{ U32_MAX, U32_MAX, "all ones" },
+};
+
+static void stranger_desc(const struct stranger *stranger, char *desc)
+{
+	strscpy(desc, stranger->name, KUNIT_PARAM_DESC_SIZE);
+}
+
+KUNIT_ARRAY_PARAM(stranger, strangers, stranger_desc);
+
+static void an_id_that_was_never_given_is_not_found(struct kunit *test)
+{
+	const struct stranger *stranger = test->param_value;
+	struct tw_timers *ts = table_of_one_chunk(test);
+	u32 i;
+	u64 id;
+
+	for (i = 0; i < 6; i++)
+		KUNIT_ASSERT_EQ(test, take(ts, &id), 0);
+	KUNIT_ASSERT_TRUE(test, found(ts, 1ULL << 32 | 5));
+	KUNIT_EXPECT_FALSE(test, found(ts, (u64)stranger->generation << 32 |
+					   stranger->index));
+}
+
+static void a_new_table_finds_nothing(struct kunit *test)
+{
+	struct tw_timers *ts = table_make(test, 0, 1);
+
+	KUNIT_EXPECT_FALSE(test, found(ts, 1ULL << 32));
+}
+
+static void a_timer_with_a_generation_left_is_used_again(struct kunit *test)
+{
+	struct tw_timers *ts = table_of_one_chunk(test);
+	u64 id, again;
+
+	KUNIT_ASSERT_EQ(test, take(ts, &id), 0);
+	tw_timer(ts, (u32)id)->generation = U32_MAX - 1;
+	give_back(ts, id);
+	KUNIT_ASSERT_EQ(test, take(ts, &again), 0);
+	KUNIT_EXPECT_EQ(test, again, (u64)U32_MAX << 32 | (u32)id);
+}
+
+static void a_timer_without_a_generation_left_is_retired(struct kunit *test)
+{
+	struct tw_timers *ts = table_of_one_chunk(test);
+	u32 retired, left = 0;
+	u64 id;
+
+	KUNIT_ASSERT_EQ(test, take(ts, &id), 0);
+	retired = (u32)id;
+	tw_timer(ts, retired)->generation = U32_MAX;
+	give_back(ts, id);
+	KUNIT_EXPECT_EQ(test, ts->live, 0);
+	for (; !take(ts, &id); left++)
+		KUNIT_EXPECT_NE(test, (u32)id, retired);
+	KUNIT_EXPECT_EQ(test, left, WHEEL_CHUNK_NODES - 1);
+	KUNIT_EXPECT_FALSE(test, found(ts, retired));
+	KUNIT_EXPECT_FALSE(test, found(ts, (u64)U32_MAX << 32 | retired));
+}
+
+/* The free list and the capacity */
+
+static void new_timers_are_taken_in_order(struct kunit *test)
+{
+	struct tw_timers *ts = table_of_one_chunk(test);
+	u32 i;
+	u64 id;
+
+	for (i = 0; i < WHEEL_CHUNK_NODES; i++) {
+		KUNIT_ASSERT_EQ(test, take(ts, &id), 0);
+		KUNIT_EXPECT_EQ(test, id, 1ULL << 32 | i);
+	}
+}
+
+/* It is still in the cache. */
+static void the_last_freed_timer_is_taken_first(struct kunit *test)
+{
+	struct tw_timers *ts = table_of_one_chunk(test);
+	u64 ids[10], id;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(ids); i++)
+		KUNIT_ASSERT_EQ(test, take(ts, &ids[i]), 0);
+	for (i = 0; i < ARRAY_SIZE(ids); i++)
+		give_back(ts, ids[i]);
+	for (i = ARRAY_SIZE(ids); i-- > 0;) {
+		KUNIT_ASSERT_EQ(test, take(ts, &id), 0);
+		KUNIT_EXPECT_EQ(test, (u32)id, (u32)ids[i]);
+	}
+}
+
+static const u32 capacities[] = {
+	0, 1, WHEEL_CHUNK_NODES - 1, WHEEL_CHUNK_NODES, WHEEL_CHUNK_NODES + 1,
+	3 * WHEEL_CHUNK_NODES + 5,
+};
+
+static void capacity_desc(const u32 *capacity, char *desc)
+{
+	snprintf(desc, KUNIT_PARAM_DESC_SIZE, "capacity %u", *capacity);
+}
+
+KUNIT_ARRAY_PARAM(capacity, capacities, capacity_desc);
+
+/* Takes timers until there are no more. */
+static u32 take_all(struct tw_timers *ts, int *why)
+{
+	u32 nr = 0;
+	u64 id;
+
+	for (;;) {
+		*why = take(ts, &id);
+		if (*why == -EAGAIN)
+			*why = grow(ts);
+		else if (!*why)
+			nr++;
+		if (*why)
+			return nr;
+	}
+}
+
+static void as_many_timers_live_as_the_capacity_says(struct kunit *test)
+{
+	u32 capacity = *(const u32 *)test->param_value;
+	struct tw_timers *ts = table_make(test, 0, capacity);
+	int why;
+
+	KUNIT_EXPECT_EQ(test, take_all(ts, &why), capacity);
+	KUNIT_EXPECT_EQ(test, why, -ENOSPC);
+	KUNIT_EXPECT_EQ(test, ts->live, capacity);
+}
+
+static void at_the_capacity_one_freed_is_one_to_take(struct kunit *test)
+{
+	u32 capacity = *(const u32 *)test->param_value;
+	struct tw_timers *ts = table_make(test, 0, capacity);
+	int why;
+
+	take_all(ts, &why);
+	if (capacity)
+		give_back(ts, 1ULL << 32 | capacity / 2);
+	KUNIT_EXPECT_EQ(test, take_all(ts, &why), capacity ? 1 : 0);
+	KUNIT_EXPECT_EQ(test, why, -ENOSPC);
+}
+
+static void the_table_is_no_larger_than_it_has_to_be(struct kunit *test)
+{
+	u32 capacity = *(const u32 *)test->param_value;
+	struct tw_timers *ts = table_make(test, 0, capacity);
+	int why;
+
+	take_all(ts, &why);
+	KUNIT_EXPECT_LT(test, ts->wheel->nr_nodes, capacity + WHEEL_CHUNK_NODES);
+}
+
+/* Growing */
+
+static void an_empty_table_has_to_grow_first(struct kunit *test)
+{
+	struct tw_timers *ts = table_make(test, 0, 1);
+	u64 id;
+
+	KUNIT_EXPECT_EQ(test, take(ts, &id), -EAGAIN);
+	KUNIT_EXPECT_EQ(test, grow(ts), 0);
+	KUNIT_EXPECT_EQ(test, take(ts, &id), 0);
+}
+
+static void growing_keeps_timers_where_they_are(struct kunit *test)
+{
+	struct tw_timers *ts = table_of_one_chunk(test);
+	struct tw_timer *t;
+	u32 i;
+	u64 id;
+
+	KUNIT_ASSERT_EQ(test, take(ts, &id), 0);
+	t = tw_timer(ts, (u32)id);
+	for (i = 1; i < MANY_CHUNKS; i++) {
+		KUNIT_ASSERT_EQ(test, grow(ts), 0);
+		KUNIT_ASSERT_PTR_EQ(test, tw_timer(ts, (u32)id), t);
+		KUNIT_ASSERT_TRUE(test, found(ts, id));
+	}
+}
+
+static void a_grown_wheel_has_all_the_blocks_it_needs(struct kunit *test)
+{
+	struct tw_timers *ts = table_make(test, 0, WHEEL_MAX_NODES);
+	const char *wrong;
+	u32 i;
+
+	for (i = 1; i <= MANY_CHUNKS; i++) {
+		KUNIT_ASSERT_EQ(test, grow(ts), 0);
+		wrong = wheel_check(ts->wheel);
+		KUNIT_ASSERT_TRUE_MSG(test, !wrong, "%s", wrong);
+		KUNIT_ASSERT_EQ(test, ts->wheel->nr_nodes, i * WHEEL_CHUNK_NODES);
+	}
+}
+
+static void growing_adds_to_the_free_timers_that_there_are(struct kunit *test)
+{
+	struct tw_timers *ts = table_of_one_chunk(test);
+	u32 nr = 0;
+	u64 id;
+
+	KUNIT_ASSERT_EQ(test, grow(ts), 0);
+	while (!take(ts, &id))
+		nr++;
+	KUNIT_EXPECT_EQ(test, nr, 2 * WHEEL_CHUNK_NODES);
+}
+
+/* What the next growth may or may not replace. */
+static const u32 sizes[] = { 0, 1, TW_FIRST_ROOM - 1, TW_FIRST_ROOM, MANY_CHUNKS };
+
+static void size_desc(const u32 *size, char *desc)
+{
+	snprintf(desc, KUNIT_PARAM_DESC_SIZE, "%u chunks of timers", *size);
+}
+
+KUNIT_ARRAY_PARAM(size, sizes, size_desc);
+
+static struct tw_timers *table_of_size(struct kunit *test)
+{
+	struct tw_timers *ts = table_make(test, 0, WHEEL_MAX_NODES);
+	u32 i;
+
+	for (i = 0; i < *(const u32 *)test->param_value; i++)
+		KUNIT_ASSERT_EQ(test, grow(ts), 0);
+	return ts;
+}
+
+static void a_growth_that_is_discarded_changes_nothing(struct kunit *test)
+{
+	struct tw_timers *ts = table_of_size(test), before = *ts;
+	void *nodes = ts->wheel->nodes, *blocks = ts->wheel->blocks;
+	u32 nr_nodes = ts->wheel->nr_nodes, nr_blocks = ts->wheel->nr_blocks;
+	struct tw_growth growth;
+
+	KUNIT_ASSERT_EQ(test, tw_timers_prepare(ts, &growth), 0);
+	tw_timers_discard(&growth);
+	KUNIT_EXPECT_EQ(test, memcmp(ts, &before, sizeof(before)), 0);
+	KUNIT_EXPECT_PTR_EQ(test, (void *)ts->wheel->nodes, nodes);
+	KUNIT_EXPECT_PTR_EQ(test, (void *)ts->wheel->blocks, blocks);
+	KUNIT_EXPECT_EQ(test, ts->wheel->nr_nodes, nr_nodes);
+	KUNIT_EXPECT_EQ(test, ts->wheel->nr_blocks, nr_blocks);
+}
+
+/* Each allocation fails in turn, until none does. */
+static void growing_without_memory_fails_and_changes_nothing(struct kunit *test)
+{
+	struct tw_timers *ts = table_of_size(test), before = *ts;
+	u32 nr_nodes = ts->wheel->nr_nodes, nr_blocks = ts->wheel->nr_blocks;
+	int allocs;
+
+	for (allocs = 0;; allocs++) {
+		tw_kunit_allocs = allocs;
+		if (!grow(ts))
+			break;
+		KUNIT_ASSERT_EQ(test, tw_kunit_allocs, 0);
+		KUNIT_ASSERT_EQ(test, memcmp(ts, &before, sizeof(before)), 0);
+		KUNIT_ASSERT_EQ(test, ts->wheel->nr_nodes, nr_nodes);
+		KUNIT_ASSERT_EQ(test, ts->wheel->nr_blocks, nr_blocks);
+	}
+	KUNIT_EXPECT_GE(test, allocs, 1);
+	KUNIT_EXPECT_EQ(test, ts->wheel->nr_nodes, nr_nodes + WHEEL_CHUNK_NODES);
+}
+
+static void growing_without_memory_says_so(struct kunit *test)
+{
+	struct tw_timers *ts = table_make(test, 0, 1);
+
+	tw_kunit_allocs = 0;
+	KUNIT_EXPECT_EQ(test, grow(ts), -ENOMEM);
+}
+
+static void a_table_of_all_the_nodes_there_can_be_does_not_grow(struct kunit *test)
+{
+	struct tw_timers *ts = table_of_one_chunk(test);
+	u32 nr_nodes = ts->wheel->nr_nodes;
+	int ret;
+
+	ts->wheel->nr_nodes = WHEEL_MAX_NODES;
+	ret = grow(ts);
+	ts->wheel->nr_nodes = nr_nodes;
+	KUNIT_EXPECT_EQ(test, ret, -ENOSPC);
+}
+
+/* Users */
+
+static void files_of_a_user_share_a_count(struct kunit *test)
+{
+	struct tw_timers *one, *other;
+	u64 id;
+
+	tw_user_max = 3;
+	one = table_of_one_chunk(test);
+	other = table_make(test, 1, 10);
+	KUNIT_ASSERT_EQ(test, grow(other), 0);
+	KUNIT_EXPECT_PTR_EQ(test, one->user, other->user);
+	KUNIT_EXPECT_EQ(test, take(one, &id), 0);
+	KUNIT_EXPECT_EQ(test, take(other, &id), 0);
+	KUNIT_EXPECT_EQ(test, take(other, &id), 0);
+	KUNIT_EXPECT_EQ(test, take(one, &id), -EPERM);
+	KUNIT_EXPECT_EQ(test, take(other, &id), -EPERM);
+	give_back(other, id);
+	KUNIT_EXPECT_EQ(test, take(one, &id), 0);
+	KUNIT_EXPECT_EQ(test, take(other, &id), -EPERM);
+}
+
+static void a_charge_that_fails_takes_no_timer(struct kunit *test)
+{
+	struct tw_timers *ts;
+	u32 free;
+	u64 id;
+
+	tw_user_max = 1;
+	ts = table_of_one_chunk(test);
+	KUNIT_ASSERT_EQ(test, take(ts, &id), 0);
+	free = ts->free;
+	KUNIT_ASSERT_EQ(test, take(ts, &id), -EPERM);
+	KUNIT_EXPECT_EQ(test, ts->live, 1);
+	KUNIT_EXPECT_EQ(test, ts->free, free);
+}
+
+static void a_table_that_has_to_grow_charges_nobody(struct kunit *test)
+{
+	struct tw_timers *ts;
+	u64 id;
+
+	tw_user_max = 1;
+	ts = table_make(test, 0, 1);
+	KUNIT_EXPECT_EQ(test, take(ts, &id), -EAGAIN);
+	KUNIT_EXPECT_EQ(test, atomic_read(&ts->user->timers), 0);
+}
+
+static void a_table_destroyed_with_live_timers_uncharges_them(struct kunit *test)
+{
+	struct tw_timers *ts, *other;
+	u64 id;
+
+	tw_user_max = 5;
+	ts = table_of_one_chunk(test);
+	other = table_make(test, 1, 1);
+	while (!take(ts, &id))
+		wheel_arm(ts->wheel, (u32)id, 1000 + id % 7);
+	KUNIT_ASSERT_EQ(test, atomic_read(&other->user->timers), 5);
+	table_destroy(test, 0);
+	KUNIT_EXPECT_EQ(test, atomic_read(&other->user->timers), 0);
+}
+
+/* One more than there are buckets, so that two at least share one. */
+static void users_have_counts_of_their_own(struct kunit *test)
+{
+	struct tw_user *users[HASH_SIZE(tw_users) + 1];
+	u32 i, nr_own = 0;
+
+	for (i = 0; i < ARRAY_SIZE(users); i++) {
+		users[i] = tw_user_get(KUIDT_INIT(1000 + i));
+		nr_own += users[i] && uid_eq(users[i]->uid, KUIDT_INIT(1000 + i));
+	}
+	for (i = 0; i < ARRAY_SIZE(users); i++)
+		if (users[i])
+			tw_user_put(users[i]);
+	KUNIT_EXPECT_EQ(test, nr_own, ARRAY_SIZE(users));
+}
+
+static void a_user_goes_with_its_last_file(struct kunit *test)
+{
+	kuid_t uid = KUIDT_INIT(1000);
+	struct tw_user *user = tw_user_get(uid);
+	bool there;
+
+	KUNIT_ASSERT_NOT_NULL(test, user);
+	tw_user_get(uid);
+	tw_user_put(user);
+	mutex_lock(&tw_users_lock);
+	there = tw_user_find(uid);
+	mutex_unlock(&tw_users_lock);
+	KUNIT_EXPECT_TRUE(test, there);
+	tw_user_put(user);
+	mutex_lock(&tw_users_lock);
+	there = tw_user_find(uid);
+	mutex_unlock(&tw_users_lock);
+	KUNIT_EXPECT_FALSE(test, there);
+}
+
+static void a_user_without_memory_is_not_there(struct kunit *test)
+{
+	kuid_t uid = KUIDT_INIT(1000);
+	struct tw_user *user;
+
+	tw_kunit_allocs = 0;
+	KUNIT_EXPECT_NULL(test, tw_user_get(uid));
+	tw_kunit_allocs = 1;
+	user = tw_user_get(uid);
+	KUNIT_ASSERT_NOT_NULL(test, user);
+	KUNIT_EXPECT_EQ(test, user->files, 1);
+	tw_user_put(user);
+}
+
+static struct kunit_case timers_cases[] = {
+	KUNIT_CASE(an_id_is_never_0),
+	KUNIT_CASE(each_id_finds_its_own_timer),
+	KUNIT_CASE(an_armed_timer_is_found),
+	KUNIT_CASE(a_stale_id_is_never_found),
+	KUNIT_CASE_PARAM(an_id_that_was_never_given_is_not_found, stranger_gen_params),
+	KUNIT_CASE(a_new_table_finds_nothing),
+	KUNIT_CASE(a_timer_with_a_generation_left_is_used_again),
+	KUNIT_CASE(a_timer_without_a_generation_left_is_retired),
+	KUNIT_CASE(new_timers_are_taken_in_order),
+	KUNIT_CASE(the_last_freed_timer_is_taken_first),
+	KUNIT_CASE_PARAM(as_many_timers_live_as_the_capacity_says, capacity_gen_params),
+	KUNIT_CASE_PARAM(at_the_capacity_one_freed_is_one_to_take, capacity_gen_params),
+	KUNIT_CASE_PARAM(the_table_is_no_larger_than_it_has_to_be, capacity_gen_params),
+	KUNIT_CASE(an_empty_table_has_to_grow_first),
+	KUNIT_CASE(growing_keeps_timers_where_they_are),
+	KUNIT_CASE(a_grown_wheel_has_all_the_blocks_it_needs),
+	KUNIT_CASE(growing_adds_to_the_free_timers_that_there_are),
+	KUNIT_CASE_PARAM(a_growth_that_is_discarded_changes_nothing, size_gen_params),
+	KUNIT_CASE_PARAM(growing_without_memory_fails_and_changes_nothing, size_gen_params),
+	KUNIT_CASE(growing_without_memory_says_so),
+	KUNIT_CASE(a_table_of_all_the_nodes_there_can_be_does_not_grow),
+	KUNIT_CASE(files_of_a_user_share_a_count),
+	KUNIT_CASE(a_charge_that_fails_takes_no_timer),
+	KUNIT_CASE(a_table_that_has_to_grow_charges_nobody),
+	KUNIT_CASE(a_table_destroyed_with_live_timers_uncharges_them),
+	KUNIT_CASE(users_have_counts_of_their_own),
+	KUNIT_CASE(a_user_goes_with_its_last_file),
+	KUNIT_CASE(a_user_without_memory_is_not_there),
+	{}
+};
+
+static struct kunit_suite timers_suite = {
+	.name = "twheel-timers",
+	.init = timers_test_init,
+	.exit = timers_test_exit,
+	.test_cases = timers_cases,
+};
+
+kunit_test_suite(timers_suite);

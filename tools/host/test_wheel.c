@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Tests of module/wheel.c in user space.
- *
- * A wheel is driven together with an oracle: two arrays that say which timers are
- * armed and when they are due, searched from end to end. Whatever the wheel does is
- * compared with the oracle, and wheel_check() has to find nothing wrong.
+ * Tests of module/wheel.c in user space, against the oracle of rig.h.
  *
  * Prints TAP. "test_wheel -h" tells how to run one test or one seed alone.
  */
@@ -14,54 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../module/wheel.c"
+#include "rig.h"
 
-#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
-#define SLOTS		((u64)WHEEL_LEVEL_SLOTS)
-#define ENTRIES		WHEEL_BLOCK_ENTRIES
-#define PLENTY		1000000000U
-#define OWNER		0x5a
 #define TIME_LIMIT	300	/* in seconds, for a test or a seed */
 #define DRIVE_CHUNKS	5
-
-/* Width of a slot of a level, the top one's end included. */
-#define WIDTH(level)	(1ULL << ((level) * WHEEL_LEVEL_BITS))
-
-/* A timer as its owner sees it: the wheel may touch the first member alone. */
-struct timer {
-	struct wheel_node node;
-	unsigned char rest[WHEEL_NODE_SIZE - sizeof(struct wheel_node)];
-};
-
-/*
- * A wheel and its oracle. @tick is the caller's clock, @told what the wheel has last
- * heard of it, @due and @armed the oracle. @spare blocks are withheld, so that there
- * is not one block more than wheel_blocks_for() says.
- */
-static struct {
-	struct wheel w;
-	struct timer **nodes;
-	struct wheel_block **blocks;
-	u32 room;
-	u32 node_chunks;
-	u32 block_chunks;
-	u32 spare;
-	u64 *due;
-	bool *armed;
-	u32 nr_armed;
-	u64 tick;
-	u64 told;
-	u64 visits;
-	u64 fired;
-	u64 cascaded;
-	u64 last_due;
-	bool big;
-} rig;
 
 static struct {
 	const char *program;
 	jmp_buf failed;
-	u64 state;
 	u64 seed;
 	u32 step;
 	bool driving;
@@ -78,350 +34,12 @@ static void give_up(void)
 	longjmp(run.failed, 1);
 }
 
-#define FAIL(format, ...)						\
-	do {								\
-		printf("# line %d: " format "\n", __LINE__, __VA_ARGS__);	\
-		give_up();						\
-	} while (0)
-
-#define EXPECT(condition)						\
-	do {								\
-		if (!(condition))					\
-			FAIL("not so: %s", #condition);			\
-	} while (0)
-
-#define EXPECT_EQ(a, b)							\
-	do {								\
-		unsigned long long got = (a), want = (b);		\
-									\
-		if (got != want)					\
-			FAIL("%s is %llu, not %llu", #a, got, want);	\
-	} while (0)
-
-/* splitmix64 */
-static u64 rnd(void)
-{
-	u64 z = run.state += 0x9e3779b97f4a7c15ULL;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
-	return z ^ z >> 31;
-}
-
 static u32 below(u32 n)
 {
 	return rnd() % n;
 }
 
-static u64 add(u64 a, u64 b)
-{
-	return a + b < a ? U64_MAX : a + b;
-}
-
-static void *get(size_t size, int fill)
-{
-	void *p = malloc(size);
-
-	if (!p) {
-		printf("Bail out! no memory\n");
-		exit(1);
-	}
-	return memset(p, fill, size);
-}
-
-/* The rig */
-
-static void rig_free(void)
-{
-	u32 i;
-
-	for (i = 0; i < rig.node_chunks; i++)
-		free(rig.nodes[i]);
-	for (i = 0; i < rig.block_chunks; i++)
-		free(rig.blocks[i]);
-	free(rig.nodes);
-	free(rig.blocks);
-	free(rig.due);
-	free(rig.armed);
-	memset(&rig, 0, sizeof(rig));
-}
-
-/* Room for chunks of nodes, of which none is there yet. */
-static void rig_alloc(u32 chunks)
-{
-	u32 nr_nodes = chunks * WHEEL_CHUNK_NODES;
-	u32 nr_blocks = wheel_blocks_for(nr_nodes) / WHEEL_CHUNK_BLOCKS + 1;
-
-	rig_free();
-	rig.room = chunks;
-	rig.nodes = get(chunks * sizeof(void *), 0);
-	rig.blocks = get(nr_blocks * sizeof(void *), 0);
-	rig.due = get(nr_nodes * sizeof(u64), 0);
-	rig.armed = get(nr_nodes * sizeof(bool), 0);
-}
-
-static void rig_hold_back(void)
-{
-	while (rig.w.nr_blocks > wheel_blocks_for(rig.w.nr_nodes)) {
-		EXPECT_EQ(rig.w.free_block, rig.w.nr_blocks - 1);
-		rig.w.free_block = wheel_block(&rig.w, rig.w.free_block)->next;
-		rig.w.nr_blocks--;
-		rig.spare++;
-	}
-}
-
-/* One more chunk of nodes, with the very blocks that it needs. */
-static void rig_grow(void)
-{
-	u32 chunk = rig.w.nr_nodes / WHEEL_CHUNK_NODES;
-	u32 i, nr_blocks = wheel_blocks_for(rig.w.nr_nodes + WHEEL_CHUNK_NODES);
-
-	for (; rig.spare; rig.spare--)
-		wheel_free_block(&rig.w, rig.w.nr_blocks++);
-	while (rig.w.nr_blocks < nr_blocks) {
-		u32 at = rig.w.nr_blocks / WHEEL_CHUNK_BLOCKS;
-
-		if (at == rig.block_chunks)
-			rig.blocks[rig.block_chunks++] =
-				get(WHEEL_BLOCK_CHUNK_SIZE, 0);
-		memset(rig.blocks[at], 0xa5, WHEEL_BLOCK_CHUNK_SIZE);
-		wheel_add_blocks(&rig.w, rig.blocks[at]);
-	}
-	if (chunk == rig.node_chunks)
-		rig.nodes[rig.node_chunks++] = get(WHEEL_NODE_CHUNK_SIZE, 0);
-	memset(rig.nodes[chunk], 0, WHEEL_NODE_CHUNK_SIZE);
-	wheel_add_nodes(&rig.w, rig.nodes[chunk]);
-	for (i = 0; i < WHEEL_CHUNK_NODES; i++) {
-		rig.nodes[chunk][i].node.owner = OWNER;
-		memset(rig.nodes[chunk][i].rest, OWNER, sizeof(rig.nodes[chunk][i].rest));
-	}
-	if (!rig.big)
-		rig_hold_back();
-}
-
-/* A new wheel at a tick, in the memory of the one before. */
-static void rig_start(u64 tick, u32 chunks)
-{
-	u32 i;
-
-	if (rig.room < chunks)
-		rig_alloc(chunks);
-	wheel_init(&rig.w, tick);
-	rig.w.nodes = (void **)rig.nodes;
-	rig.w.blocks = rig.blocks;
-	rig.spare = 0;
-	rig.tick = tick;
-	rig.told = tick;
-	rig.nr_armed = 0;
-	rig.visits = 0;
-	rig.fired = 0;
-	rig.cascaded = 0;
-	rig.last_due = 0;
-	for (i = 0; i < rig.room * WHEEL_CHUNK_NODES; i++)
-		rig.armed[i] = false;
-	for (i = 0; i < chunks; i++)
-		rig_grow();
-}
-
-static struct wheel_node *node_of(u32 index)
-{
-	return wheel_node(&rig.w, index);
-}
-
-/*
- * When the timer will expire. The end of time never comes, and every set-back of the
- * clock brings it nearer.
- */
-static u64 rig_due(u32 index)
-{
-	return rig.due[index] >= U64_MAX - rig.w.bias ? U64_MAX : rig.due[index];
-}
-
-/* The linear scan: the earliest timer, U64_MAX if none or none that ever expires. */
-static u64 rig_earliest(void)
-{
-	u64 earliest = U64_MAX;
-	u32 i;
-
-	for (i = 0; i < rig.w.nr_nodes; i++)
-		if (rig.armed[i])
-			earliest = min(earliest, rig_due(i));
-	return earliest;
-}
-
-static u32 rig_entries(void)
-{
-	u32 i, entries = 0;
-
-	for (i = 0; i < rig.w.nr_nodes; i++)
-		entries += node_of(i)->entry != WHEEL_NONE;
-	return entries;
-}
-
-static void rig_verify(void)
-{
-	const char *wrong = wheel_check(&rig.w);
-	u64 bound, earliest;
-	u32 i;
-
-	if (wrong)
-		FAIL("wheel_check(): %s", wrong);
-	EXPECT_EQ(rig.w.nr_armed, rig.nr_armed);
-	for (i = 0; i < rig.w.nr_nodes; i++) {
-		const struct timer *t = (void *)node_of(i);
-
-		EXPECT_EQ(t->node.armed, rig.armed[i]);
-		EXPECT_EQ(t->node.owner, OWNER);
-		EXPECT_EQ(t->rest[0], OWNER);
-		EXPECT_EQ(t->rest[sizeof(t->rest) - 1], OWNER);
-		if (rig.armed[i])
-			EXPECT_EQ(t->node.expires, rig.due[i]);
-	}
-	bound = wheel_next_bound(&rig.w);
-	earliest = rig_earliest();
-	if (bound > earliest)
-		FAIL("the bound is %llu, but a timer is due at %llu",
-		     (unsigned long long)bound, (unsigned long long)earliest);
-	if (!rig.nr_armed)
-		EXPECT_EQ(bound, U64_MAX);
-}
-
-static void rig_forward(void)
-{
-	wheel_forward(&rig.w, rig.tick);
-	rig.told = rig.tick;
-}
-
-static void rig_arm(u32 index, u64 expires)
-{
-	EXPECT(expires > rig.told);
-	wheel_arm(&rig.w, index, expires);
-	rig.due[index] = expires;
-	rig.nr_armed += !rig.armed[index];
-	rig.armed[index] = true;
-}
-
-/* While a timer is not armed its owner may keep anything in @expires. */
-static void rig_disarmed(u32 index)
-{
-	rig.armed[index] = false;
-	rig.nr_armed--;
-	node_of(index)->expires = rnd();
-}
-
-static void rig_cancel(u32 index)
-{
-	wheel_cancel(&rig.w, index);
-	rig_disarmed(index);
-}
-
-static void rig_expired(u32 index)
-{
-	u64 due;
-
-	EXPECT(index < rig.w.nr_nodes);
-	if (!rig.armed[index])
-		FAIL("timer %u expired, but is not armed", index);
-	if (rig.due[index] > rig.tick)
-		FAIL("timer %u expired at %llu, %llu early", index,
-		     (unsigned long long)rig.tick,
-		     (unsigned long long)(rig.due[index] - rig.tick));
-	due = rig_due(index);
-	if (due == U64_MAX)
-		FAIL("timer %u expired at the end of time", index);
-	if (!rig.big && due != rig_earliest())
-		FAIL("timer %u expired out of order", index);
-	if (rig.big)
-		EXPECT(due >= rig.last_due);
-	rig.last_due = due;
-	EXPECT_EQ(node_of(index)->armed, 0);
-	EXPECT_EQ(node_of(index)->entry, WHEEL_NONE);
-	rig_disarmed(index);
-	rig.fired++;
-}
-
-/* One call of wheel_advance(). */
-static bool rig_piece(u32 budget)
-{
-	struct wheel_batch batch = { .budget = budget };
-	u32 i, used, gone, opened, entries = rig.big ? 0 : rig_entries();
-	bool all = wheel_advance(&rig.w, rig.tick, &batch);
-
-	rig.told = rig.tick;
-	EXPECT(batch.budget <= budget);
-	EXPECT(batch.nr <= WHEEL_BATCH);
-	used = budget - batch.budget;
-	EXPECT(batch.nr + batch.cascaded <= used);
-	if (!rig.big) {
-		/* Whatever was visited has left, but for what was filed again. */
-		gone = entries - rig_entries() + batch.cascaded;
-		EXPECT(gone <= used);
-		opened = used - gone;
-		EXPECT(opened <= gone + 1);
-	}
-	for (i = 0; i < batch.nr; i++)
-		rig_expired(batch.expired[i]);
-	rig.visits += used;
-	rig.cascaded += batch.cascaded;
-	if (!all)
-		EXPECT(!batch.budget || batch.nr == WHEEL_BATCH);
-	else if (!rig.big)
-		EXPECT(rig_earliest() > rig.tick || rig_earliest() == U64_MAX);
-	return all;
-}
-
-/* Expires all that is due at a tick, in pieces. */
-static void rig_advance(u64 tick, u32 budget)
-{
-	u64 calls = 1000 + 100ULL * WHEEL_LEVELS * rig.w.nr_nodes;
-
-	rig.tick = tick;
-	while (!rig_piece(budget))
-		if (!--calls)
-			FAIL("%s", "wheel_advance() does not come to an end");
-}
-
-/* One call of wheel_next(). */
-static bool rig_next(u32 budget)
-{
-	u64 expires = 1;
-	bool known = wheel_next(&rig.w, &expires, budget);
-
-	if (known)
-		EXPECT_EQ(expires, rig_earliest());
-	else if (rig.w.open == WHEEL_NONE)
-		EXPECT(budget < rig.w.nr_nodes * 2);
-	return known;
-}
-
-static u64 rig_exact(void)
-{
-	EXPECT(rig_next(PLENTY));
-	EXPECT(rig_next(0));
-	return rig_earliest();
-}
-
-/* Runs until no timer is left that ever expires. */
-static void rig_run_out(u32 budget)
-{
-	while (rig_earliest() != U64_MAX) {
-		rig_advance(max(rig_earliest(), rig.tick), budget);
-		rig_verify();
-	}
-}
-
 /* The random driver */
-
-static const u64 starts[] = {
-	0,
-	SLOTS - 2,
-	SLOTS * SLOTS - 2,
-	(1ULL << 32) - 2,
-	(1ULL << 60) - 2,
-	(1ULL << 63) - 2,
-	U64_MAX - 4999,
-	0x123456789abcdef0ULL,
-};
 
 enum op {
 	OP_ARM, OP_LATER, OP_EARLIER, OP_SAME, OP_CANCEL, OP_CANCEL_FIRST,
@@ -539,15 +157,9 @@ static void drive_move(enum op op, u32 index, const struct profile *p)
 	rig_arm(index, max(expires, rig.told + 1));
 }
 
-/* The last tick to go to: from there on the wheel would be at the end of time. */
-static u64 drive_end(void)
-{
-	return U64_MAX - 2 - rig.w.bias;
-}
-
 static void drive_time(enum op op, const struct profile *p)
 {
-	u64 earliest = rig_earliest(), end = drive_end(), tick = rig.tick;
+	u64 earliest = rig_earliest(), end = rig_end(), tick = rig.tick;
 
 	if (op == OP_BACK) {
 		/* This is the only thing that brings the end nearer, as much. */
@@ -649,14 +261,14 @@ static void drive(u64 seed)
 	u64 start = starts[seed % ARRAY_SIZE(starts)];
 
 	run.seed = seed;
-	run.state = seed;
+	rig_random = seed;
 	run.driving = true;
 	alarm(TIME_LIMIT);
 	if (rig.room < DRIVE_CHUNKS)
 		rig_alloc(DRIVE_CHUNKS);
 	rig_start(start, 1);
 	for (run.step = 0; run.step < run.nr_steps; run.step++) {
-		if (rig.tick >= drive_end() || rig.w.now >= U64_MAX - 2) {
+		if (rig.tick >= rig_end() || rig.w.now >= U64_MAX - 2) {
 			rig_verify();
 			rig_start(start, 1 + below(2));
 		}
@@ -665,7 +277,7 @@ static void drive(u64 seed)
 	}
 	if (rig.tick < rig.told)
 		rig_forward();
-	if (rig.tick < drive_end())
+	if (rig.tick < rig_end())
 		rig_run_out(1 + below(50));
 	run.driving = false;
 }
@@ -1746,7 +1358,7 @@ static const struct test {
 
 static bool passes(void (*test)(void))
 {
-	run.state = 1;
+	rig_random = 1;
 	run.driving = false;
 	alarm(TIME_LIMIT);
 	if (setjmp(run.failed)) {

@@ -188,6 +188,22 @@ TEST_F(abi, an_ioctl_of_another_type_is_enotty)
 	EXPECT_EQ(-ENOTTY, tw_ioctl(self->fd, TWHEEL_IOC_INFO ^ 0x100, &op));
 }
 
+/* P25: no memory is shared, so none can be changed behind the module's back. */
+TEST_F(abi, it_cannot_be_mapped)
+{
+	static const int prots[] = { PROT_NONE, PROT_READ, PROT_READ | PROT_WRITE };
+	size_t page = sysconf(_SC_PAGESIZE), i;
+
+	for (i = 0; i < ARRAY_SIZE(prots); i++) {
+		EXPECT_EQ(MAP_FAILED, mmap(NULL, page, prots[i], MAP_SHARED,
+					   self->fd, 0));
+		EXPECT_EQ(ENODEV, errno);
+		EXPECT_EQ(MAP_FAILED, mmap(NULL, page, prots[i], MAP_PRIVATE,
+					   self->fd, 0));
+		EXPECT_EQ(ENODEV, errno);
+	}
+}
+
 TEST_F(abi, info_offers_every_feature_of_the_header_and_no_other)
 {
 	static const __u64 all = TWHEEL_FEAT_SUBMIT | TWHEEL_FEAT_DRAIN |

@@ -330,6 +330,47 @@ TEST_F(clock, cancelled_timers_cost_a_bounded_number_of_wake_ups)
 	EXPECT_GE(1, tw_counter(self->fd, "wakeups"));
 }
 
+static int compare_ticks(const void *a, const void *b)
+{
+	__u64 x = *(const __u64 *)a, y = *(const __u64 *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static size_t count_distinct(__u64 *ticks, size_t nr)
+{
+	size_t i, distinct = !!nr;
+
+	qsort(ticks, nr, sizeof(*ticks), compare_ticks);
+	for (i = 1; i < nr; i++)
+		distinct += ticks[i] != ticks[i - 1];
+	return distinct;
+}
+
+/* Not one a tick, nor one a level: only ticks at which something was ever due. */
+TEST_F(clock, wake_ups_are_no_more_than_ticks_at_which_something_was_due)
+{
+	static __u64 ids[300], ticks[600];
+	__u64 seed = 4, expires;
+	size_t i, nr = 0;
+
+	for (i = 0; i < 2 * ARRAY_SIZE(ids); i++) {
+		expires = tw_now(self->fd) + 50 * TW_MSEC +
+			  (TW_NSEC >> tw_random_below(&seed, 18));
+		ticks[nr++] = tw_boundary(expires, TW_TICK_MIN) / TW_TICK_MIN;
+		if (i < ARRAY_SIZE(ids))
+			ids[i] = tw_arm(self->fd, expires, i);
+		else if (i % 3)
+			tw_modify(self->fd, ids[i - ARRAY_SIZE(ids)], expires);
+		else
+			tw_cancel(self->fd, ids[i - ARRAY_SIZE(ids)]);
+	}
+	while (tw_armed(self->fd))
+		tw_sleep_ms(10);
+	EXPECT_LT(0, tw_counter(self->fd, "wakeups"));
+	EXPECT_GE(count_distinct(ticks, nr), tw_counter(self->fd, "wakeups"));
+}
+
 /* Setting the wall clock (P15). It is put right again by the monotonic one. */
 FIXTURE(clock_set)
 {

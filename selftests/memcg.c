@@ -73,6 +73,20 @@ FIXTURE_TEARDOWN(memcg)
 	rmdir(self->root);
 }
 
+/* Kernels that look for bugs put guards around what is allocated. */
+static bool guarded(void)
+{
+	char line[256];
+	bool found = false;
+	FILE *f = fopen("/proc/kallsyms", "r");
+
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = strstr(line, " kasan_report\n") || strstr(line, " kmemleak_scan\n");
+	if (f)
+		fclose(f);
+	return found;
+}
+
 static bool arm_all(int fd)
 {
 	unsigned int i;
@@ -100,6 +114,8 @@ TEST_F(memcg, a_timer_takes_less_than_128_bytes_with_all_that_belongs_to_it)
 	int fd = tw_manual(TW_TICK_MIN);
 	long long taken;
 
+	if (guarded())
+		SKIP(return, "a kernel that adds to what is allocated");
 	ASSERT_TRUE(arm_all(fd));
 	taken = charged(self->group, "kernel") - before;
 	TH_LOG("%lld bytes for %d timers", taken, TIMERS);

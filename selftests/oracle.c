@@ -484,11 +484,12 @@ TEST_F(oracle, random_calls_do_what_a_sorted_list_would)
 {
 	__u64 i, steps = tw_env("TWHEEL_STEPS", STEPS);
 
-	for (i = 0; i < steps; i++)
+	for (i = 0; i < steps; i++) {
 		ASSERT_TRUE(step(self->m)) {
 			TH_LOG("step %llu now %llu: %s", i, self->m->now,
 			       self->m->wrong);
 		}
+	}
 	TH_LOG("%llu records", self->m->fired);
 	EXPECT_LT(0, self->m->fired);
 }

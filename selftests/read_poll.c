@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * read(2) and poll(2): no record is lost or doubled whatever the reader does,
- * sleepers are woken, and the file is shared as files are.
+ * read(2) and poll(2): no record is lost or doubled whatever the reader does, and
+ * sleepers are woken.
  */
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include "twheel_test.h"
 
 #define RECORD		sizeof(struct twheel_event)
-#define PROBE_ARG	"--read-one-record-of-fd"
+#define BURST		500		/* expire in one pass */
 
 #ifndef RWF_NOWAIT
 #define RWF_NOWAIT	8
@@ -416,6 +416,37 @@ TEST_F(rp, epoll_with_oneshot_tells_once_until_it_is_renewed)
 	EXPECT_EQ(EPOLLIN, epoll_once(ep, TW_PATIENCE_MS));
 }
 
+/* P11: edges that a thread sees, as it never reads, until one more than BURST wait */
+static void *count_edges(void *arg)
+{
+	struct tw_sleeper *s = arg;
+	int ep = epoll_of(s->fd, EPOLLIN | EPOLLET);
+	long edges = 0;
+
+	tw_sleeper_begin(s);
+	while (epoll_once(ep, -1) == EPOLLIN && tw_ready(s->fd) != BURST + 1)
+		edges++;
+	close(ep);
+	tw_sleeper_end(s, edges);
+	return NULL;
+}
+
+TEST_F(rp, a_burst_wakes_a_sleeper_once)
+{
+	struct tw_sleeper s;
+	__u64 i;
+
+	for (i = 0; i < BURST; i++)
+		ASSERT_NE(0, tw_arm(self->fd, TW_HOUR, i));
+	ASSERT_TRUE(tw_sleeper_start(&s, self->fd, count_edges));
+	ASSERT_TRUE(tw_sleeper_asleep(&s));
+	ASSERT_EQ(0, tw_advance(self->fd, 2 * TW_HOUR));
+	ASSERT_TRUE(tw_sleeper_asleep(&s));
+	ASSERT_NE(0, tw_arm(self->fd, 0, BURST));
+	ASSERT_TRUE(tw_sleeper_joined(&s));
+	EXPECT_EQ(1, s.ret);
+}
+
 /* Sleepers */
 TEST_F(rp, a_blocked_read_is_woken_by_advance)
 {
@@ -640,148 +671,75 @@ TEST_F(rp, two_readers_share_the_records_without_loss_or_double)
 		ASSERT_EQ(1, seen[i]);
 }
 
-/* Sharing of the file */
-TEST_F(rp, a_duplicate_is_the_same_wheel)
-{
-	int fd = dup(self->fd);
+/*
+ * P19: one record at a time for threads of which the kernel wakes but one. The next
+ * comes as soon as the last was taken, while they are about to fall asleep. If it
+ * wakes nobody, none comes ever again.
+ */
+#define ROUNDS		5000
+#define WAITERS		3
 
-	ASSERT_TRUE(make_records(self->fd, 1));
-	EXPECT_TRUE(records_are(fd, 0, 1));
-}
-
-TEST_F(rp, a_wheel_lives_until_its_last_duplicate_is_closed)
-{
-	int fd = dup(self->fd);
-
-	ASSERT_NE(0, tw_arm(self->fd, TW_HOUR, 0));
-	close(self->fd);
-	ASSERT_EQ(0, tw_advance(fd, 2 * TW_HOUR));
-	EXPECT_TRUE(records_are(fd, 0, 1));
-}
-
-TEST_F(rp, a_child_shares_the_wheel)
-{
-	int status;
-	pid_t pid = fork();
-
-	ASSERT_LE(0, pid);
-	if (!pid)
-		_exit(!make_records(self->fd, 3));
-	ASSERT_EQ(pid, waitpid(pid, &status, 0));
-	EXPECT_EQ(0, status);
-	EXPECT_TRUE(records_are(self->fd, 0, 3));
-}
-
-TEST_F(rp, a_second_open_is_another_wheel)
-{
-	int fd = tw_manual(0);
-
-	ASSERT_TRUE(make_records(self->fd, 1));
-	EXPECT_EQ(0, tw_ready(fd));
-	EXPECT_EQ(0, tw_poll(fd));
-	close(fd);
-}
-
-union control {
-	char buf[CMSG_SPACE(sizeof(int))];
-	struct cmsghdr align;
+struct waiter {
+	pthread_t thread;
+	int fd;
+	__u32 events;
+	long records;
 };
 
-static bool send_fd(int sock, int fd)
+/* Takes a record each time that it is woken, until one says that it is the last. */
+static void *wait_and_take(void *arg)
 {
-	union control control = { { 0 } };
-	struct iovec iov = { "x", 1 };
-	struct msghdr msg = {
-		.msg_iov = &iov, .msg_iovlen = 1,
-		.msg_control = &control, .msg_controllen = sizeof(control),
-	};
-	struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
-
-	cmsg->cmsg_level = SOL_SOCKET;
-	cmsg->cmsg_type = SCM_RIGHTS;
-	cmsg->cmsg_len = CMSG_LEN(sizeof(fd));
-	memcpy(CMSG_DATA(cmsg), &fd, sizeof(fd));
-	return sendmsg(sock, &msg, 0) == 1;
-}
-
-static int receive_fd(int sock)
-{
-	union control control;
-	char byte;
-	struct iovec iov = { &byte, 1 };
-	struct msghdr msg = {
-		.msg_iov = &iov, .msg_iovlen = 1,
-		.msg_control = &control, .msg_controllen = sizeof(control),
-	};
-	struct cmsghdr *cmsg;
-	int fd = -1;
-
-	if (recvmsg(sock, &msg, 0) != 1)
-		return -1;
-	cmsg = CMSG_FIRSTHDR(&msg);
-	if (cmsg && cmsg->cmsg_type == SCM_RIGHTS)
-		memcpy(&fd, CMSG_DATA(cmsg), sizeof(fd));
-	return fd;
-}
-
-TEST_F(rp, a_wheel_can_be_sent_through_a_socket)
-{
-	int sock[2], fd;
-
-	if (socketpair(AF_UNIX, SOCK_DGRAM, 0, sock))
-		SKIP(return, "this kernel has no UNIX sockets");
-	ASSERT_NE(0, tw_arm(self->fd, TW_HOUR, 0));
-	ASSERT_TRUE(send_fd(sock[0], self->fd));
-	close(self->fd);
-	fd = receive_fd(sock[1]);
-	ASSERT_LE(0, fd);
-	ASSERT_EQ(0, tw_advance(fd, 2 * TW_HOUR));
-	EXPECT_TRUE(records_are(fd, 0, 1));
-}
-
-/* What the executed copy of this program makes of @fd: its exit status */
-static int exec_probe(int fd)
-{
-	char number[16];
-	int status;
-	pid_t pid = fork();
-
-	if (!pid) {
-		snprintf(number, sizeof(number), "%d", fd);
-		execl("/proc/self/exe", "probe", PROBE_ARG, number, NULL);
-		_exit(127);
-	}
-	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
-		return -1;
-	return WEXITSTATUS(status);
-}
-
-static int probe(int fd)
-{
+	struct waiter *w = arg;
+	int ep = epoll_of(w->fd, w->events | EPOLLEXCLUSIVE);
 	struct twheel_event ev;
-	long ret = tw_read(fd, &ev, 1);
+	long ret;
 
-	return ret < 0 ? -ret : ret == 1 && ev.user_data == 0 ? 0 : 126;
+	for (;;) {
+		epoll_once(ep, -1);
+		ret = tw_read(w->fd, &ev, 1);
+		if (ret == 1 && ev.user_data == ROUNDS)
+			break;
+		w->records += ret == 1;
+	}
+	close(ep);
+	return NULL;
 }
 
-TEST_F(rp, a_wheel_survives_exec)
+/* Arms one that is due, and waits until somebody has taken it. */
+static bool taken(int fd, __u64 user_data)
 {
-	ASSERT_EQ(0, fcntl(self->fd, F_SETFD, 0));
-	ASSERT_TRUE(make_records(self->fd, 1));
-	EXPECT_EQ(0, exec_probe(self->fd));
-	EXPECT_EQ(0, tw_ready(self->fd));
+	__u64 end = tw_clock(CLOCK_MONOTONIC) + TW_PATIENCE_MS * TW_MSEC;
+	bool armed = tw_arm(fd, 0, user_data);
+
+	while (tw_ready(fd) && tw_clock(CLOCK_MONOTONIC) < end)
+		sched_yield();
+	return armed && !tw_ready(fd);
 }
 
-TEST_F(rp, a_wheel_that_is_close_on_exec_is_gone_after_exec)
+TEST_F(rp, a_wake_up_for_one_of_many_is_not_lost)
 {
-	ASSERT_TRUE(make_records(self->fd, 1));
-	EXPECT_EQ(EBADF, exec_probe(self->fd));
-	EXPECT_EQ(1, tw_ready(self->fd));
+	static const __u32 events[] = { EPOLLIN, EPOLLIN | EPOLLET };
+	struct waiter w[WAITERS];
+	long records, i, j;
+
+	for (j = 0; j < (long)ARRAY_SIZE(events); j++) {
+		memset(w, 0, sizeof(w));
+		for (i = 0; i < WAITERS; i++) {
+			w[i].fd = self->fd;
+			w[i].events = events[j];
+			ASSERT_EQ(0, pthread_create(&w[i].thread, NULL, wait_and_take,
+						    &w[i]));
+		}
+		for (i = 0; i < ROUNDS; i++)
+			ASSERT_TRUE(taken(self->fd, i));
+		for (i = 0; i < WAITERS; i++)
+			ASSERT_TRUE(taken(self->fd, ROUNDS));
+		for (i = 0, records = 0; i < WAITERS; i++) {
+			ASSERT_EQ(0, pthread_join(w[i].thread, NULL));
+			records += w[i].records;
+		}
+		EXPECT_EQ(ROUNDS, records);
+	}
 }
 
-int main(int argc, char **argv)
-{
-	if (argc == 3 && !strcmp(argv[1], PROBE_ARG))
-		return probe(atoi(argv[2]));
-	return test_harness_run(argc, argv);
-}
+TEST_HARNESS_MAIN

@@ -563,6 +563,33 @@ TEST_F(submit, arms_of_an_array_fire_on_a_clock_of_the_kernel)
 	close(fd);
 }
 
+/* P30: now is not that of the beginning for all of it. */
+TEST_F(submit, time_goes_on_amid_an_array)
+{
+	int fd = tw_wheel(CLOCK_MONOTONIC, TW_TICK_MIN, LARGEST);
+	struct twheel_op *ops = malloc(LARGEST * sizeof(*ops)), first, last;
+	__u64 before, after;
+	__u32 i;
+
+	ASSERT_LE(0, fd);
+	ASSERT_NE(NULL, ops);
+	fill_arms(ops, LARGEST);
+	for (i = 0; i < LARGEST; i++) {
+		ops[i].expires_ns = TW_HOUR;
+		ops[i].flags = TWHEEL_F_REL;
+	}
+	before = tw_clock(CLOCK_MONOTONIC);
+	ASSERT_EQ(LARGEST, tw_submit(fd, ops, LARGEST));
+	after = tw_clock(CLOCK_MONOTONIC);
+	ASSERT_EQ(0, tw_query(fd, ops[0].id, &first));
+	ASSERT_EQ(0, tw_query(fd, ops[LARGEST - 1].id, &last));
+	EXPECT_LE(before + TW_HOUR, first.expires_ns);
+	EXPECT_LT(first.expires_ns, last.expires_ns);
+	EXPECT_GE(after + TW_HOUR, last.expires_ns);
+	free(ops);
+	close(fd);
+}
+
 TEST_F(submit, an_array_without_an_arm_leaves_the_setup_open)
 {
 	int fd = tw_open(O_NONBLOCK);

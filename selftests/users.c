@@ -27,7 +27,7 @@ static bool load_module(const char *params)
 		return false;
 	}
 	loaded = !syscall(SYS_finit_module, fd, params, 0);
-	close(fd);
+	close(fd);	/* leaves errno alone */
 	return loaded;
 }
 
@@ -71,6 +71,23 @@ FIXTURE_TEARDOWN(users)
 	close(self->fd);
 	close(self->other);
 	load_module("");
+}
+
+TEST_F(users, parameters_that_cannot_be_are_refused)
+{
+	static const char * const params[] = {
+		"capacity=0", "capacity=2 capacity_max=1", "capacity_max=67108865",
+		"user_max=4294967295",
+	};
+	unsigned int i;
+
+	close(self->fd);
+	close(self->other);
+	for (i = 0; i < sizeof(params) / sizeof(*params); i++) {
+		EXPECT_FALSE(load_module(params[i]));
+		EXPECT_EQ(EINVAL, errno);
+	}
+	self->fd = self->other = -1;
 }
 
 TEST_F(users, exactly_the_limit_can_be_armed)

@@ -297,7 +297,9 @@ struct twheel_event {
  * Returns how many entries were tried, each with its own @res; a bad entry does
  * not stop the rest. What cannot be read and written back is not tried. Errors:
  * EINVAL, E2BIG, ENOMEM; EFAULT if that is so of the first entry; after a fault or a
- * signal later on the count so far is returned, and what was done stays done.
+ * signal later on the count so far is returned, and what was done stays done. If
+ * another thread takes the memory away during the call, up to 64 entries beyond that
+ * count may have been done too.
  */
 struct twheel_submit {
 	__u32 size;
@@ -355,7 +357,7 @@ struct twheel_drain {
  * @cursor: in: 0 to begin, then what came out. out: where to go on; 0 at the end
  *
  * Returns how many were written. Nothing changes. A timer that is armed during
- * the whole walk is seen once. Errors: EINVAL, E2BIG, EFAULT.
+ * the whole walk is seen once. Errors: EINVAL, E2BIG, EFAULT, ENOMEM.
  */
 struct twheel_list {
 	__u32 size;

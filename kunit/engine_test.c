@@ -589,6 +589,21 @@ static void a_periodic_timer_does_not_drift(struct kunit *test)
 	}
 }
 
+/* As a wall clock can, while a record waits. */
+static void a_clock_set_back_to_before_a_record_misses_no_period(struct kunit *test)
+{
+	struct tw_engine *e = engine_manual(test);
+	struct sink *sink;
+
+	arm_op(test, (struct twheel_op){ .expires_ns = HOUR, .interval_ns = TICK });
+	advance(test, HOUR);
+	e->manual_ns = 0;
+	sink = take(test, tw_engine_read, SINK_ROOM);
+	KUNIT_ASSERT_EQ(test, sink->nr, 1);
+	KUNIT_EXPECT_EQ(test, sink->events[0].overrun, 0);
+	KUNIT_EXPECT_EQ(test, next(test), HOUR + TICK);
+}
+
 static void a_period_that_ends_beyond_time_parks_the_timer(struct kunit *test)
 {
 	u64 id;
@@ -1563,6 +1578,29 @@ static void without_timers_no_hrtimer_is_queued(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, hrtimer_cancel(&e->hrtimer), 0);
 }
 
+static void each_callback_queues_the_hrtimer_for_what_remains(struct kunit *test)
+{
+	struct tw_engine *e = engine_on(test, CLOCK_MONOTONIC, TICK);
+	int i;
+
+	arm_in(test, HOUR);
+	for (i = 0; i < 64; i++) {
+		arm_in(test, NSEC_PER_MSEC);
+		KUNIT_ASSERT_TRUE(test, wait_until_readable(e));
+		KUNIT_ASSERT_EQ(test, read_all(test)->nr, 1);
+		KUNIT_ASSERT_TRUE(test, hrtimer_active(&e->hrtimer));
+	}
+}
+
+static void after_it_was_stopped_the_hrtimer_is_started_again(struct kunit *test)
+{
+	struct tw_engine *e = engine_on(test, CLOCK_MONOTONIC, TICK);
+
+	KUNIT_ASSERT_EQ(test, cancel(e, arm_in(test, HOUR)), 0);
+	arm_in(test, 2 * HOUR);
+	KUNIT_EXPECT_TRUE(test, hrtimer_active(&e->hrtimer));
+}
+
 static void an_unread_periodic_timer_costs_one_wakeup(struct kunit *test)
 {
 	struct tw_engine *e = engine_on(test, CLOCK_MONOTONIC, TICK);
@@ -1777,6 +1815,7 @@ static struct kunit_case engine_cases[] = {
 	KUNIT_CASE_PARAM(missed_periods_are_told_by_the_policy, misfire_gen_params),
 	KUNIT_CASE_PARAM(after_missed_periods_the_phase_is_kept, misfire_gen_params),
 	KUNIT_CASE_PARAM(a_periodic_timer_does_not_drift, interval_gen_params),
+	KUNIT_CASE(a_clock_set_back_to_before_a_record_misses_no_period),
 	KUNIT_CASE(a_period_that_ends_beyond_time_parks_the_timer),
 	KUNIT_CASE_PARAM(an_unknown_id_is_refused, stray_gen_params),
 	KUNIT_CASE_PARAM(an_unknown_id_changes_nothing, stray_gen_params),
@@ -1820,6 +1859,8 @@ static struct kunit_case engine_cases[] = {
 	KUNIT_CASE(a_passed_deadline_does_not_reach_the_hrtimer),
 	KUNIT_CASE(a_parked_timer_does_not_reach_the_hrtimer),
 	KUNIT_CASE(without_timers_no_hrtimer_is_queued),
+	KUNIT_CASE(each_callback_queues_the_hrtimer_for_what_remains),
+	KUNIT_CASE(after_it_was_stopped_the_hrtimer_is_started_again),
 	KUNIT_CASE(an_unread_periodic_timer_costs_one_wakeup),
 	KUNIT_CASE(the_callback_queues_the_hrtimer_for_what_remains),
 	KUNIT_CASE(a_callback_that_finds_nothing_does_not_go_on),

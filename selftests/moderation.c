@@ -2,6 +2,8 @@
 /*
  * moderation.c - wake_batch and wake_delay_ns: when readers learn of records
  */
+#include <sys/epoll.h>
+
 #include "twheel_test.h"
 
 #define TICK	TW_TICK_MIN
@@ -104,6 +106,20 @@ TEST_F(moderation, a_queue_that_was_announced_stays_so_until_it_is_empty)
 	ASSERT_TRUE(fire(self->fd, BATCH));
 	ASSERT_EQ(BATCH - 1, tw_read(self->fd, self->ev, BATCH - 1));
 	EXPECT_EQ(POLLIN | POLLRDNORM, tw_poll(self->fd));
+}
+
+TEST_F(moderation, epoll_with_edges_tells_of_a_record_added_to_the_rest_of_a_batch)
+{
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
+	int ep = epoll_create1(EPOLL_CLOEXEC);
+
+	ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_ADD, self->fd, &event));
+	ASSERT_TRUE(fire(self->fd, BATCH));
+	ASSERT_EQ(1, epoll_wait(ep, &event, 1, TW_PATIENCE_MS));
+	ASSERT_EQ(BATCH - 1, tw_read(self->fd, self->ev, BATCH - 1));
+	ASSERT_TRUE(fire(self->fd, 1));
+	EXPECT_EQ(1, epoll_wait(ep, &event, 1, TW_PATIENCE_MS));
+	close(ep);
 }
 
 TEST_F(moderation, a_queue_emptied_by_cancel_is_not_announced_later)

@@ -334,12 +334,13 @@ static const char *parse_line(struct cursor *c, struct timer_spec *spec)
 
 static void *xrealloc(void *p, size_t size)
 {
-	p = realloc(p, size);
-	if (!p) {
+	void *new = realloc(p, size);
+
+	if (!new) {
 		perror("twheelctl");
 		exit(3);
 	}
-	return p;
+	return new;
 }
 
 static void add_line(struct timer_file *file, const char *line,
@@ -348,6 +349,7 @@ static void add_line(struct timer_file *file, const char *line,
 	struct cursor c = { .p = line };
 	struct timer_spec spec = { .line = nr };
 	const char *err = parse_line(&c, &spec);
+	size_t size;
 
 	if (err) {
 		complain(file, nr, err, c.text);
@@ -356,7 +358,8 @@ static void add_line(struct timer_file *file, const char *line,
 	if (!(file->nr & (file->nr - 1)))
 		file->v = xrealloc(file->v, (file->nr ? file->nr * 2 : 1) *
 				   sizeof(*file->v));
-	spec.label = strcpy(xrealloc(NULL, strlen(c.p) + 1), c.p);
+	size = strlen(c.p) + 1;
+	spec.label = memcpy(xrealloc(NULL, size), c.p, size);
 	file->v[file->nr++] = spec;
 }
 

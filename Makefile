@@ -5,7 +5,14 @@
 KDIR ?= /lib/modules/$(shell uname -r)/build
 PREFIX ?= /usr
 KERNEL ?= 6.1
+SUITES ?= main
+TIMEOUT ?= 1800
 STRESS ?= 10
+# The kernels that look for bugs are slow.
+SLOW = $(filter uml debug kcsan,$(KERNEL))
+ROUNDS ?= $(if $(SLOW),5000,100000)
+SCALE ?= $(if $(SLOW),100000,1000000)
+FUZZ_SECONDS ?= 60
 
 KBUILD = $(MAKE) -C $(KDIR) M=$(CURDIR) CONFIG_TWHEEL=m
 
@@ -20,13 +27,21 @@ help:
 	@echo '  make run             a day in the life of a service, in a virtual machine'
 	@echo '  make shell           a prompt in that machine'
 	@echo 'For developers:'
-	@echo '  make test            everything below, one table'
+	@echo '  make test            what a change has to pass, one table;'
+	@echo '                       SUITES="main kernels debug races faults": more'
+	@echo '  make test-all        everything: more kernels, and the targets marked *'
 	@echo '  make check-host      the wheel alone, in user space, under sanitizers'
 	@echo '  make bench-host      how fast that is'
-	@echo '  make kselftest       tests of the device, in a virtual machine'
-	@echo '                       KERNEL=6.1|6.12|6.12-rt|7.3  TESTS=manual  STRESS=SECONDS'
+	@echo '  make kunit           KUnit in user-mode Linux; FILTER=twheel-wheel.*never*'
+	@echo '  make kselftest       tests of the device, in a virtual machine: TESTS=manual'
+	@echo '                       KERNEL=6.1|6.12|6.12-rt|7.3|uml|debug|kcsan'
+	@echo '                       STRESS=SECONDS ROUNDS=N APPEND=KERNEL-PARAMETERS'
+	@echo '  make test-debug    * those tests on kernels that look for bugs'
+	@echo '  make fuzz            random input until it fails: FUZZ_SECONDS=60'
+	@echo '  make coverage      * which lines and branches of the module the tests run'
+	@echo '  make mutate        * that the tests notice faults that are put in'
 	@echo '  make check-tools     tests of twheelctl and of the runner'
-	@echo '  make lint            checkpatch, sparse, W=1, kernel-doc, shellcheck'
+	@echo '  make lint            static checks: checkpatch, sparse, clang, coccinelle ...'
 	@echo '  make clean'
 
 modules:
@@ -61,8 +76,16 @@ shell:
 	tools/vm/run --kernel $(KERNEL) --shell
 
 test:
+	tools/setup run test $(if $(filter-out main,$(SUITES)),more)
+	@tools/test $(SUITES)
+
+test-all:
+	tools/setup
+	@tools/test all
+
+test-debug:
 	tools/setup run test
-	@tools/test
+	@tools/test debug
 
 check-host:
 	$(MAKE) -s -j2 -C tools/host check OUTPUT=$(CURDIR)/build/host
@@ -75,8 +98,27 @@ selftests:
 		KSFT=$$(tools/vm/fetch source)/tools/testing/selftests
 
 kselftest: selftests
-	tools/vm/run --kernel $(KERNEL) --mem 2048 --timeout 1200 -- \
-		env TWHEEL_STRESS_SECONDS=$(STRESS) /selftests/run $(TESTS)
+	$(if $(SLOW),CONFIG_TWHEEL_DEBUG=y) tools/vm/run --kernel $(KERNEL) --mem 2048 --timeout $(TIMEOUT) --append '$(APPEND)' -- \
+		env TWHEEL_STRESS_SECONDS=$(STRESS) TWHEEL_ROUNDS=$(ROUNDS) \
+			TWHEEL_SCALE=$(SCALE) /selftests/run $(TESTS)
+
+kunit:
+	tools/kunit '$(FILTER)'
+
+coverage:
+	tools/setup
+	tools/coverage
+
+mutate:
+	tools/setup run test
+	tools/mutate
+
+fuzz-host:
+	$(MAKE) -s -C tools/host fuzz OUTPUT=$(CURDIR)/build/host FUZZ_SECONDS=$(FUZZ_SECONDS)
+
+fuzz: fuzz-host selftests
+	tools/vm/run --kernel uml --timeout $$(($(FUZZ_SECONDS) + 300)) -- \
+		env TWHEEL_FUZZ_SECONDS=$(FUZZ_SECONDS) /selftests/run fuzz
 
 check-tools:
 	$(MAKE) -s -C tools/twheelctl check OUTPUT=$(CURDIR)/build
@@ -89,5 +131,5 @@ clean:
 	rm -rf build
 	if [ -e $(KDIR)/Makefile ]; then $(KBUILD) clean; fi
 
-.PHONY: all help modules twheelctl install run shell test check-host bench-host \
-	selftests kselftest check-tools lint clean
+.PHONY: all help modules twheelctl install run shell test test-all test-debug check-host \
+	bench-host selftests kselftest kunit coverage mutate fuzz fuzz-host check-tools lint clean

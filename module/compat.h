@@ -8,6 +8,7 @@
 #define TWHEEL_COMPAT_H
 
 #include <linux/hrtimer.h>
+#include <linux/slab.h>
 #include <linux/time_namespace.h>
 #include <linux/version.h>
 
@@ -26,6 +27,10 @@ tw_hrtimer_setup(struct hrtimer *timer,
 }
 
 #define hrtimer_setup tw_hrtimer_setup
+#endif
+
+#ifndef kzalloc_obj
+#define kzalloc_obj(obj, gfp) kzalloc(sizeof(obj), gfp)
 #endif
 
 /*

@@ -10,6 +10,7 @@
 #include <linux/mutex.h>
 #include <linux/slab.h>
 
+#include "compat.h"
 #include "users.h"
 
 /* Guards the table and the number of files of all users. */
@@ -41,7 +42,7 @@ struct tw_user *tw_user_get(kuid_t uid)
 	mutex_lock(&tw_users_lock);
 	user = tw_user_find(uid);
 	if (!user) {
-		user = kzalloc(sizeof(*user), GFP_KERNEL_ACCOUNT);
+		user = kzalloc_obj(*user, GFP_KERNEL_ACCOUNT);
 		if (!user)
 			goto out;
 		user->uid = uid;

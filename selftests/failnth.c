@@ -26,16 +26,6 @@ struct state {
 	struct twheel_stats stats;
 };
 
-static bool put(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	bool written = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-
-	if (fd >= 0)
-		close(fd);
-	return written;
-}
-
 /* Make the @nth point of failure from now on fail, in this thread. */
 static bool inject(int fail_fd, unsigned int nth)
 {
@@ -66,23 +56,25 @@ FIXTURE(failnth)
 
 FIXTURE_SETUP(failnth)
 {
+	static const char * const kinds[] = {
+		"failslab", "fail_page_alloc", "fail_usercopy",
+	};
 	const char *dir = "/sys/kernel/debug";
 	char path[64];
+	unsigned int i;
 
 	self->s.fd = -1;
 	self->fail_fd = open("/proc/thread-self/fail-nth", O_RDWR | O_CLOEXEC);
 	if (self->fail_fd < 0)
 		SKIP(return, "no fault injection");
-	for (const char *const *kind = (const char *const []){ "failslab", "fail_page_alloc",
-							       "fail_usercopy", NULL };
-	     *kind; kind++) {
-		snprintf(path, sizeof(path), "%s/%s/verbose", dir, *kind);
-		if (!put(path, "0"))
-			SKIP(return, "no %s", *kind);
-		snprintf(path, sizeof(path), "%s/%s/ignore-gfp-wait", dir, *kind);
-		put(path, "N");
+	for (i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		snprintf(path, sizeof(path), "%s/%s/verbose", dir, kinds[i]);
+		if (!tw_put(path, "0"))
+			SKIP(return, "no %s", kinds[i]);
+		snprintf(path, sizeof(path), "%s/%s/ignore-gfp-wait", dir, kinds[i]);
+		tw_put(path, "N");
 	}
-	put("/sys/kernel/debug/fail_page_alloc/min-order", "0");
+	tw_put("/sys/kernel/debug/fail_page_alloc/min-order", "0");
 }
 
 FIXTURE_TEARDOWN(failnth)

@@ -15,14 +15,6 @@
 #define TICK		TW_TICK_DEFAULT
 #define MANY		10000
 
-static bool put(const char *path, const char *text)
-{
-	FILE *f = fopen(path, "w");
-	bool written = f && fputs(text, f) >= 0;
-
-	return f && !fclose(f) && written;
-}
-
 /* How often the kernel has traced @event of the hrtimers of all wheels. */
 static __u64 traced(const char *event)
 {
@@ -51,9 +43,9 @@ FIXTURE_SETUP(hrtimer)
 	ASSERT_LE(0, self->fd);
 	if (mkdir(TRACE, 0700) && errno != EEXIST)
 		SKIP(return, "this kernel cannot trace");
-	ASSERT_TRUE(put(TRACE "/events/timer/hrtimer_start/enable", "1"));
-	ASSERT_TRUE(put(TRACE "/events/timer/hrtimer_expire_entry/enable", "1"));
-	ASSERT_TRUE(put(TRACE "/trace", ""));
+	ASSERT_TRUE(tw_put(TRACE "/events/timer/hrtimer_start/enable", "1"));
+	ASSERT_TRUE(tw_put(TRACE "/events/timer/hrtimer_expire_entry/enable", "1"));
+	ASSERT_TRUE(tw_put(TRACE "/trace", ""));
 }
 
 FIXTURE_TEARDOWN(hrtimer)
@@ -147,7 +139,7 @@ FIXTURE_SETUP(cpus)
 
 FIXTURE_TEARDOWN(cpus)
 {
-	put(SECOND_CPU, "1");
+	tw_put(SECOND_CPU, "1");
 	close(self->fd);
 }
 
@@ -268,7 +260,7 @@ TEST_F(cpus, timers_of_one_that_is_taken_away_fire)
 	a.step = 10000;
 	ASSERT_TRUE(armer_start(&a));
 	ASSERT_EQ(NULL, armer_joined(&a));
-	if (!put(SECOND_CPU, "0"))
+	if (!tw_put(SECOND_CPU, "0"))
 		SKIP(return, "no CPU can be taken away");
 	if (tw_armed(self->fd) < MANY)
 		SKIP(return, "too slow: they fired before the CPU was gone");
@@ -285,10 +277,10 @@ TEST_F(cpus, timers_fire_while_one_comes_and_goes)
 	a.step = 200000;
 	ASSERT_TRUE(armer_start(&a));
 	for (i = 0; i < 3; i++) {
-		if (!put(SECOND_CPU, "0"))
+		if (!tw_put(SECOND_CPU, "0"))
 			SKIP(return, "no CPU can be taken away");
 		tw_sleep_ms(100);
-		ASSERT_TRUE(put(SECOND_CPU, "1"));
+		ASSERT_TRUE(tw_put(SECOND_CPU, "1"));
 		tw_sleep_ms(100);
 	}
 	EXPECT_EQ(NULL, armer_joined(&a));

@@ -22,16 +22,9 @@ FIXTURE(memcg)
 static bool put(const char *dir, const char *file, const char *text)
 {
 	char path[PATH_MAX];
-	bool written;
-	int fd;
 
 	snprintf(path, sizeof(path), "%s/%s", dir, file);
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	written = write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-	close(fd);
-	return written;
+	return tw_put(path, text);
 }
 
 /* What the group has of @key in memory.stat, or 0. */

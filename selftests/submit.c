@@ -141,8 +141,7 @@ TEST_F(submit, every_unknown_opcode_is_einval_in_its_entry)
 
 TEST_F(submit, flags_and_padding_of_every_opcode_are_checked)
 {
-	__u16 opcode;
-	int bit, nr = 0, i;
+	int opcode, bit, nr = 0, i;
 
 	for (opcode = TWHEEL_OP_NOP; opcode <= TWHEEL_OP_QUERY; opcode++) {
 		for (bit = 0; bit < 16; bit++) {

@@ -10,21 +10,9 @@
 #define SUSPENDED	(4 * TW_NSEC)	/* at least that long */
 #define MANY		10000
 
-static bool put(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	bool written;
-
-	if (fd < 0)
-		return false;
-	written = write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-	close(fd);
-	return written;
-}
-
 static bool suspend(void)
 {
-	return put("/sys/power/pm_test", "core") && put("/sys/power/state", "mem");
+	return tw_put("/sys/power/pm_test", "core") && tw_put("/sys/power/state", "mem");
 }
 
 FIXTURE(suspend)
@@ -46,7 +34,7 @@ FIXTURE_SETUP(suspend)
 
 FIXTURE_TEARDOWN(suspend)
 {
-	put("/sys/power/pm_test", "none");
+	tw_put("/sys/power/pm_test", "none");
 	close(self->mono);
 	close(self->boot);
 }

@@ -460,6 +460,19 @@ static inline __u64 tw_random_below(__u64 *state, __u64 below)
 	return (tw_random(state) >> 16) % below;
 }
 
+/* As the shell does: echo text >path */
+static inline bool tw_put(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+	bool written;
+
+	if (fd < 0)
+		return false;
+	written = write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+	close(fd);
+	return written;
+}
+
 /* A number of the environment */
 static inline __u64 tw_env(const char *name, __u64 fallback)
 {

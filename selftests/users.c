@@ -87,7 +87,8 @@ TEST_F(users, parameters_that_cannot_be_are_refused)
 		EXPECT_FALSE(load_module(params[i]));
 		EXPECT_EQ(EINVAL, errno);
 	}
-	self->fd = self->other = -1;
+	self->fd = -1;
+	self->other = -1;
 }
 
 TEST_F(users, exactly_the_limit_can_be_armed)

@@ -539,7 +539,6 @@ static void rearmed(void)
 	rig_start(0, 1);
 	rig_arm(0, base + 2);
 	rig_arm(1, base + 3);
-	entry = node_of(0)->entry;
 	rig_cancel(0);
 	rig_verify();
 	EXPECT_EQ(rig_exact(), base + 3);
@@ -882,7 +881,7 @@ static void rearm_at_once(void)
 /* P31: nothing but cancelled timers: memory and visits are bounded, no wake-ups. */
 static void cancelled_only(void)
 {
-	u64 cancels = 0, arms = 0;
+	u64 cancels = 0;
 	u32 i;
 
 	rig_start(0, 1);
@@ -894,7 +893,6 @@ static void cancelled_only(void)
 			cancels++;
 		} else {
 			rig_arm(index, rig.tick + 20 * SLOTS + below(1000));
-			arms++;
 		}
 		EXPECT(rig_entries() <= rig.w.nr_nodes);
 		if (rig.nr_armed > 8) {

@@ -403,14 +403,12 @@ static void tw_was_set(struct tw_clockset *cs, s64 jump_ns)
 	tw_lock(e);
 	if (hrtimer_is_queued(&e->hrtimer))
 		tw_start_hrtimer(e, e->wake_tick ? tw_tick_ns(e, e->wake_tick) : tw_now(e));
-	if (!e->tell_sets) {
-		tw_unlock(e);
-		return;
+	if (e->tell_sets) {
+		e->jump_ns = e->jumped ? e->jump_ns + jump_ns : jump_ns;
+		e->jump_at_ns = tw_now(e);
+		e->jumped = true;
+		tw_announce(e);
 	}
-	e->jump_ns = e->jumped ? e->jump_ns + jump_ns : jump_ns;
-	e->jump_at_ns = tw_now(e);
-	e->jumped = true;
-	tw_announce(e);
 	tw_unlock_wake(e);
 }
 

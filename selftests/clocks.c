@@ -320,14 +320,17 @@ TEST_F(clock, an_unread_periodic_timer_costs_no_wake_ups)
 
 TEST_F(clock, cancelled_timers_cost_a_bounded_number_of_wake_ups)
 {
-	__u64 i, id;
+	__u64 i, id, before, late = 0;
 
 	for (i = 0; i < 1000; i++) {
+		before = tw_now(self->fd);
 		id = tw_arm_rel(self->fd, 100 * TW_MSEC + i * 100000, 0);
 		ASSERT_LE(0, tw_cancel(self->fd, id));
+		/* This one may have come due before it was cancelled. */
+		late += tw_now(self->fd) - before >= 100 * TW_MSEC;
 	}
 	tw_sleep_ms(400);
-	EXPECT_GE(1, tw_counter(self->fd, "wakeups"));
+	EXPECT_GE(1 + late, tw_counter(self->fd, "wakeups"));
 }
 
 static int compare_ticks(const void *a, const void *b)

@@ -36,7 +36,7 @@
 
 /* Emulated and noisy machines are slow; a hang is all that this has to catch. */
 #undef TEST_TIMEOUT_DEFAULT
-#define TEST_TIMEOUT_DEFAULT	300
+#define TEST_TIMEOUT_DEFAULT	900
 
 #define TW_DEVICE	"/dev/twheel"
 #define TW_POISON	0xa5

@@ -90,17 +90,16 @@ static bool actor_start(struct storm *storm, unsigned int i, void *(*fn)(void *)
 			       &storm->actors[i]);
 }
 
-/* P1: deadlines that have passed, as fast as threads can arm them */
-static void *arm_past(void *arg)
+/* Arms what op_of() makes of a serial number, as fast as it can. */
+static void *arm_storm(struct actor *a, struct twheel_op (*op_of)(__u64 serial))
 {
-	static const __u64 expiries[] = { 0, 1, 1000, 1000000 };
-	struct actor *a = arg;
-	__u64 base = (__u64)a->index << STORM_SHIFT, id;
+	struct twheel_op op;
 	long ret;
 
 	while (a->armed < STORM_MAX && !storm_over(a->storm)) {
-		ret = tw_arm_id(a->storm->fd, expiries[a->armed & 3],
-				base | a->armed, &id);
+		op = op_of(a->armed);
+		op.user_data = (__u64)a->index << STORM_SHIFT | a->armed;
+		ret = tw_arm_op(a->storm->fd, &op);
 		if (!ret)
 			a->armed++;
 		else if (ret == -ENOSPC)
@@ -111,26 +110,31 @@ static void *arm_past(void *arg)
 	return NULL;
 }
 
+static struct twheel_op past_op(__u64 serial)
+{
+	static const __u64 expiries[] = { 0, 1, 1000, 1000000 };
+
+	return tw_op(expiries[serial & 3], 0);
+}
+
+static struct twheel_op tiny_op(__u64 serial)
+{
+	struct twheel_op op = tw_op(serial & 0x3fff, 0);
+
+	op.flags = TWHEEL_F_REL;
+	return op;
+}
+
+/* P1: deadlines that have passed */
+static void *arm_past(void *arg)
+{
+	return arm_storm(arg, past_op);
+}
+
 /* The same with delays of next to nothing */
 static void *arm_tiny(void *arg)
 {
-	struct actor *a = arg;
-	__u64 base = (__u64)a->index << STORM_SHIFT;
-	struct twheel_op op;
-	long ret;
-
-	while (a->armed < STORM_MAX && !storm_over(a->storm)) {
-		op = tw_op(a->armed & 0x3fff, base | a->armed);
-		op.flags = TWHEEL_F_REL;
-		ret = tw_arm_op(a->storm->fd, &op);
-		if (!ret)
-			a->armed++;
-		else if (ret == -ENOSPC)
-			sched_yield();
-		else
-			return actor_fail(a, ret);
-	}
-	return NULL;
+	return arm_storm(arg, tiny_op);
 }
 
 static bool storm_record(struct actor *a, const struct twheel_event *ev)

@@ -98,7 +98,8 @@ selftests:
 		KSFT=$$(tools/vm/fetch source)/tools/testing/selftests
 
 kselftest: selftests
-	$(if $(SLOW),CONFIG_TWHEEL_DEBUG=y) tools/vm/run --kernel $(KERNEL) --mem 2048 --timeout $(TIMEOUT) --append '$(APPEND)' -- \
+	$(if $(SLOW),CONFIG_TWHEEL_DEBUG=y) tools/vm/run --kernel $(KERNEL) --mem 2048 \
+		--timeout $(TIMEOUT) --append '$(APPEND)' -- \
 		env TWHEEL_STRESS_SECONDS=$(STRESS) TWHEEL_ROUNDS=$(ROUNDS) \
 			TWHEEL_SCALE=$(SCALE) /selftests/run $(TESTS)
 

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Loops over the operations of the peer whose file includes this. It defines
+ *
+ *   PEER                        its struct peer
+ *   peer_open(), peer_close()   see there
+ *   peer_arm(i, when), peer_set(i, when), peer_cancel(i)
+ *   peer_earliest()             if PEER_HAS_EARLIEST
+ */
+
+static struct cost loop_arm(void)
+{
+	u64 since = bench_time();
+	u32 i;
+
+	for (i = 0; i < bench.nr && !bench_enough(i, since); i++)
+		peer_arm(bench.order[i], bench.when[i]);
+	return (struct cost){ bench_time() - since, i };
+}
+
+static struct cost loop_set(void)
+{
+	u64 since = bench_time();
+	u32 i;
+
+	for (i = 0; i < bench.nr && !bench_enough(i, since); i++)
+		peer_set(bench.order[i], bench.when[i]);
+	return (struct cost){ bench_time() - since, i };
+}
+
+static struct cost loop_cancel(void)
+{
+	u64 since = bench_time();
+	u32 i;
+
+	for (i = 0; i < bench.nr && !bench_enough(i, since); i++)
+		peer_cancel(bench.order[i]);
+	return (struct cost){ bench_time() - since, i };
+}
+
+static struct cost loop_pair(void)
+{
+	u64 since = bench_time();
+	u32 i;
+
+	for (i = 0; i < bench.nr && !bench_enough(i, since); i++) {
+		peer_cancel(bench.order[i]);
+		peer_arm(bench.order[i], bench.when[i]);
+	}
+	return (struct cost){ bench_time() - since, i };
+}
+
+#ifdef PEER_HAS_EARLIEST
+static struct cost loop_next(void)
+{
+	u64 since = bench_time();
+	u32 i;
+
+	for (i = 0; i < bench.nr && !bench_enough(i, since); i++) {
+		peer_set(bench.order[i], bench.when[i]);
+		bench.sum += peer_earliest();
+	}
+	return (struct cost){ bench_time() - since, i };
+}
+
+static struct cost once_earliest(void)
+{
+	u64 since = bench_time();
+
+	bench.sum += peer_earliest();
+	return (struct cost){ bench_time() - since, 1 };
+}
+#else
+#define loop_next	NULL
+#define once_earliest	NULL
+#endif
+
+#define PEER_LOOPS			\
+	.open = peer_open,		\
+	.close = peer_close,		\
+	.when = peer_when,		\
+	.arm = loop_arm,		\
+	.set = loop_set,		\
+	.cancel = loop_cancel,		\
+	.pair = loop_pair,		\
+	.next = loop_next,		\
+	.earliest = once_earliest,	\
+	.run = peer_run

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * How long a softirq runs: what it costs to expire timers of the kernel's own.
+ */
+#include <linux/interrupt.h>
+#include <linux/tracepoint.h>
+
+#include "bench.h"
+
+static struct tracepoint *entry, *leave;
+static unsigned int watched;
+static u64 since, total;
+
+static void softirq_entered(void *data, unsigned int vec)
+{
+	if (vec == READ_ONCE(watched))
+		since = bench_time();
+}
+
+static void softirq_left(void *data, unsigned int vec)
+{
+	if (vec == READ_ONCE(watched) && since)
+		WRITE_ONCE(total, total + bench_time() - since);
+}
+
+static void find(struct tracepoint *tp, void *data)
+{
+	if (!strcmp(tp->name, "softirq_entry"))
+		entry = tp;
+	if (!strcmp(tp->name, "softirq_exit"))
+		leave = tp;
+}
+
+/* Begin to add up the time of a softirq, which is not running now. */
+void softirq_watch(unsigned int vec)
+{
+	WRITE_ONCE(watched, vec);
+	since = 0;
+	WRITE_ONCE(total, 0);
+}
+
+u64 softirq_time(void)
+{
+	return READ_ONCE(total);
+}
+
+int softirq_begin(void)
+{
+	int ret;
+
+	for_each_kernel_tracepoint(find, NULL);
+	if (!entry || !leave)
+		return -ENOENT;
+	watched = NR_SOFTIRQS;
+	ret = tracepoint_probe_register(entry, softirq_entered, NULL);
+	if (ret)
+		return ret;
+	ret = tracepoint_probe_register(leave, softirq_left, NULL);
+	if (ret)
+		tracepoint_probe_unregister(entry, softirq_entered, NULL);
+	return ret;
+}
+
+void softirq_end(void)
+{
+	tracepoint_probe_unregister(leave, softirq_left, NULL);
+	tracepoint_probe_unregister(entry, softirq_entered, NULL);
+	tracepoint_synchronize_unregister();
+}

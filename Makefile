@@ -121,6 +121,10 @@ fuzz: fuzz-host selftests
 	tools/vm/run --kernel uml --timeout $$(($(FUZZ_SECONDS) + 300)) -- \
 		env TWHEEL_FUZZ_SECONDS=$(FUZZ_SECONDS) /selftests/run fuzz
 
+build/tsc_khz: bench/tsc_khz.c
+	@mkdir -p $(@D)
+	$(CC) -O2 -Wall -Wextra -o $@ $<
+
 check-tools:
 	$(MAKE) -s -C tools/twheelctl check OUTPUT=$(CURDIR)/build
 	tools/vm/test

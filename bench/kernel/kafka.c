@@ -57,10 +57,9 @@ static u64 peer_run(u64 until)
 	struct timerqueue_node *node;
 	u64 since = bench_time();
 	struct object *object;
-	unsigned long flags;
 	LIST_HEAD(due);
 
-	spin_lock_irqsave(&lock, flags);
+	spin_lock_bh(&lock);
 	while ((node = timerqueue_getnext(&queue)) && node->expires <= until) {
 		timerqueue_del(&queue, node);
 		now = max_t(u64, now, node->expires);
@@ -68,14 +67,14 @@ static u64 peer_run(u64 until)
 		while (!list_empty(&due)) {
 			object = list_first_entry(&due, struct object, link);
 			if (object->when <= now) {
-				expire(object, &flags);
+				expire(object);
 			} else {
 				list_del(&object->link);
 				add(object);
 			}
 		}
 	}
-	spin_unlock_irqrestore(&lock, flags);
+	spin_unlock_bh(&lock);
 	now = until;
 	return bench_time() - since;
 }

@@ -14,6 +14,7 @@
 #include "bench.h"
 
 #define LATE_MAX	400
+#define LATE_HOURS	100	/* more, of an hour and a bit */
 
 static unsigned int late_s;
 module_param(late_s, uint, 0444);
@@ -29,6 +30,7 @@ struct late {
 
 static struct late *lates;
 static u32 nr_lates;
+static u32 first_hour;
 static report_t report;
 
 static void late_fired(struct timer_list *timer)
@@ -39,16 +41,22 @@ static void late_fired(struct timer_list *timer)
 	late->fired = true;
 }
 
-/* From 10 ms on, 40 to a factor of ten. */
+/* From 10 ms on, 40 to a factor of ten; then those of an hour, if that is waited for. */
 static void late_delays(void)
 {
 	u64 delay_ns = 10 * NSEC_PER_MSEC;
+	u32 i;
 
 	for (nr_lates = 0; nr_lates < LATE_MAX && delay_ns <= late_s * NSEC_PER_SEC;
 	     nr_lates++) {
 		lates[nr_lates].delay_ns = delay_ns;
 		delay_ns += div_u64(delay_ns * 59254, 1000000);
 	}
+	first_hour = nr_lates;
+	if (late_s < 2 * 3600)
+		return;
+	for (i = 0; i < LATE_HOURS; i++)
+		lates[nr_lates++].delay_ns = (3600 + 7 * i) * NSEC_PER_SEC + 1000 * i;
 }
 
 static int late_arm(struct tw_engine *e)
@@ -74,28 +82,42 @@ static int late_arm(struct tw_engine *e)
 	return 0;
 }
 
+/* Of those of an hour only the worst is told: what it is so far. */
+static s64 late_report(const char *peer, u32 i, s64 late_ns, s64 worst_ns)
+{
+	if (i >= first_hour)
+		return max(late_ns, worst_ns);
+	report(peer, "late", div_u64(lates[i].delay_ns, NSEC_PER_MSEC), late_ns * 100);
+	return worst_ns;
+}
+
 static u32 late_event(void *to, const void *records, size_t size, u32 nr)
 {
 	const struct twheel_event *ev = records, *end = ev + nr;
 
 	for (; ev < end; ev++)
-		report("engine", "late", lates[ev->user_data].delay_ns / NSEC_PER_MSEC,
-		       (ev->fired_ns - ev->expires_ns) * 100);
+		*(s64 *)to = late_report("engine", ev->user_data, ev->fired_ns - ev->expires_ns,
+					 *(s64 *)to);
 	return nr;
 }
 
 static void late_tell(struct tw_engine *e)
 {
+	s64 worst_ns = S64_MIN;
 	enum tw_rest rest;
 	u32 i;
 
 	do {
-		tw_engine_read(e, TW_READ_BATCH, late_event, NULL, &rest);
+		tw_engine_read(e, TW_READ_BATCH, late_event, &worst_ns, &rest);
 	} while (rest != TW_REST_NONE);
+	if (worst_ns != S64_MIN)
+		report("engine", "late.hour", LATE_HOURS, worst_ns * 100);
+	worst_ns = S64_MIN;
 	for (i = 0; i < nr_lates; i++)
 		if (lates[i].fired)
-			report("timer_list", "late", lates[i].delay_ns / NSEC_PER_MSEC,
-			       lates[i].late_ns * 100);
+			worst_ns = late_report("timer_list", i, lates[i].late_ns, worst_ns);
+	if (worst_ns != S64_MIN)
+		report("timer_list", "late.hour", LATE_HOURS, worst_ns * 100);
 }
 
 /* In milliseconds the delays are told as n. */
@@ -108,8 +130,8 @@ int late_measure(report_t to)
 	if (!late_s)
 		return 0;
 	report = to;
-	lates = kvcalloc(LATE_MAX, sizeof(*lates), GFP_KERNEL);
-	e = tw_engine_create(LATE_MAX);
+	lates = kvcalloc(LATE_MAX + LATE_HOURS, sizeof(*lates), GFP_KERNEL);
+	e = tw_engine_create(LATE_MAX + LATE_HOURS);
 	if (!lates || !e) {
 		ret = -ENOMEM;
 		goto out;

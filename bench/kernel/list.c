@@ -18,13 +18,12 @@ static void add(struct object *object)
 static inline u64 peer_earliest(void)
 {
 	struct object *object;
-	unsigned long flags;
 	u64 when = U64_MAX;
 
-	spin_lock_irqsave(&lock, flags);
+	spin_lock_bh(&lock);
 	list_for_each_entry(object, &list, link)
 		when = min(when, object->when);
-	spin_unlock_irqrestore(&lock, flags);
+	spin_unlock_bh(&lock);
 	return when;
 }
 
@@ -32,16 +31,15 @@ static u64 peer_run(u64 until)
 {
 	struct object *object, *next;
 	u64 since = bench_time();
-	unsigned long flags;
 
-	spin_lock_irqsave(&lock, flags);
+	spin_lock_bh(&lock);
 	while (now < until) {
 		now++;
 		list_for_each_entry_safe(object, next, &list, link)
 			if (object->when <= now)
-				expire(object, &flags);
+				expire(object);
 	}
-	spin_unlock_irqrestore(&lock, flags);
+	spin_unlock_bh(&lock);
 	return bench_time() - since;
 }
 

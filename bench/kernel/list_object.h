@@ -40,13 +40,11 @@ static void peer_close(void)
 
 static inline void peer_set(u32 i, u64 when)
 {
-	unsigned long flags;
-
-	spin_lock_irqsave(&lock, flags);
+	spin_lock_bh(&lock);
 	list_del(&objects[i].link);
 	objects[i].when = when;
 	add(&objects[i]);
-	spin_unlock_irqrestore(&lock, flags);
+	spin_unlock_bh(&lock);
 }
 
 /* What is in no list may be deleted: it then is one of its own. */
@@ -54,20 +52,18 @@ static inline void peer_set(u32 i, u64 when)
 
 static inline void peer_cancel(u32 i)
 {
-	unsigned long flags;
-
-	spin_lock_irqsave(&lock, flags);
+	spin_lock_bh(&lock);
 	list_del_init(&objects[i].link);
-	spin_unlock_irqrestore(&lock, flags);
+	spin_unlock_bh(&lock);
 }
 
 /* With the lock held, which is let go meanwhile. */
-static void expire(struct object *object, unsigned long *flags)
+static void expire(struct object *object)
 {
 	list_del_init(&object->link);
-	spin_unlock_irqrestore(&lock, *flags);
+	spin_unlock_bh(&lock);
 	bench_fire(&object->cookie);
-	spin_lock_irqsave(&lock, *flags);
+	spin_lock_bh(&lock);
 }
 
 #endif /* TWHEEL_BENCH_LIST_OBJECT_H */

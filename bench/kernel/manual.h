@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * For peers whose clock is a number: they take a lock as the kernel's own timers do.
+ * For peers whose clock is a number. They take a lock with softirqs off, as twheel does.
  */
 #ifndef TWHEEL_BENCH_MANUAL_H
 #define TWHEEL_BENCH_MANUAL_H

@@ -86,58 +86,50 @@ static inline void remove(u32 i)
 
 static inline void peer_arm(u32 i, u64 when)
 {
-	unsigned long flags;
-
-	spin_lock_irqsave(&lock, flags);
+	spin_lock_bh(&lock);
 	add(i, when);
-	spin_unlock_irqrestore(&lock, flags);
+	spin_unlock_bh(&lock);
 }
 
 static inline void peer_set(u32 i, u64 when)
 {
-	unsigned long flags;
-
-	spin_lock_irqsave(&lock, flags);
+	spin_lock_bh(&lock);
 	remove(i);
 	add(i, when);
-	spin_unlock_irqrestore(&lock, flags);
+	spin_unlock_bh(&lock);
 }
 
 static inline void peer_cancel(u32 i)
 {
-	unsigned long flags;
-
-	spin_lock_irqsave(&lock, flags);
+	spin_lock_bh(&lock);
 	remove(i);
-	spin_unlock_irqrestore(&lock, flags);
+	spin_unlock_bh(&lock);
 }
 
 static inline u64 peer_earliest(void)
 {
-	unsigned long flags;
 	u64 when;
 
-	spin_lock_irqsave(&lock, flags);
+	spin_lock_bh(&lock);
 	when = heap.nr ? heap.data[0].when : U64_MAX;
-	spin_unlock_irqrestore(&lock, flags);
+	spin_unlock_bh(&lock);
 	return when;
 }
 
 static u64 peer_run(u64 until)
 {
 	u64 since = bench_time();
-	unsigned long flags;
 	u32 i;
 
-	spin_lock_irqsave(&lock, flags);
+	spin_lock_bh(&lock);
 	while (heap.nr && heap.data[0].when <= until) {
 		i = heap.data[0].index;
 		remove(i);
-		spin_unlock_irqrestore(&lock, flags);
+		spin_unlock_bh(&lock);
 		bench_fire(&objects[i].cookie);
-		spin_lock_irqsave(&lock, flags);
+		spin_lock_bh(&lock);
 	}
-	spin_unlock_irqrestore(&lock, flags);
+	spin_unlock_bh(&lock);
 	now = until;
 	return bench_time() - since;
 }

@@ -35,17 +35,16 @@ static u64 peer_run(u64 until)
 {
 	struct object *object, *next;
 	u64 since = bench_time();
-	unsigned long flags;
 	u64 tick, end = div_u64(until + TICK_MS - 1, TICK_MS) + 1;
 
-	spin_lock_irqsave(&lock, flags);
+	spin_lock_bh(&lock);
 	for (tick = div_u64(now, TICK_MS) + 1; tick <= end; tick++) {
 		now = tick * TICK_MS;
 		list_for_each_entry_safe(object, next, &slots[tick % SLOTS], link)
 			if (!object->rounds--)
-				expire(object, &flags);
+				expire(object);
 	}
-	spin_unlock_irqrestore(&lock, flags);
+	spin_unlock_bh(&lock);
 	return bench_time() - since;
 }
 

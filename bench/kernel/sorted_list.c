@@ -23,13 +23,12 @@ static void add(struct object *object)
 static inline u64 peer_earliest(void)
 {
 	struct object *first;
-	unsigned long flags;
 	u64 when;
 
-	spin_lock_irqsave(&lock, flags);
+	spin_lock_bh(&lock);
 	first = list_first_entry_or_null(&list, struct object, link);
 	when = first ? first->when : U64_MAX;
-	spin_unlock_irqrestore(&lock, flags);
+	spin_unlock_bh(&lock);
 	return when;
 }
 
@@ -37,13 +36,12 @@ static u64 peer_run(u64 until)
 {
 	u64 since = bench_time();
 	struct object *first;
-	unsigned long flags;
 
-	spin_lock_irqsave(&lock, flags);
+	spin_lock_bh(&lock);
 	while ((first = list_first_entry_or_null(&list, struct object, link)) &&
 	       first->when <= until)
-		expire(first, &flags);
-	spin_unlock_irqrestore(&lock, flags);
+		expire(first);
+	spin_unlock_bh(&lock);
 	now = until;
 	return bench_time() - since;
 }

@@ -47,30 +47,24 @@ static inline void remove(struct object *object)
 
 static inline void peer_arm(u32 i, u64 when)
 {
-	unsigned long flags;
-
-	spin_lock_irqsave(&lock, flags);
+	spin_lock_bh(&lock);
 	add(&objects[i], when);
-	spin_unlock_irqrestore(&lock, flags);
+	spin_unlock_bh(&lock);
 }
 
 static inline void peer_set(u32 i, u64 when)
 {
-	unsigned long flags;
-
-	spin_lock_irqsave(&lock, flags);
+	spin_lock_bh(&lock);
 	remove(&objects[i]);
 	add(&objects[i], when);
-	spin_unlock_irqrestore(&lock, flags);
+	spin_unlock_bh(&lock);
 }
 
 static inline void peer_cancel(u32 i)
 {
-	unsigned long flags;
-
-	spin_lock_irqsave(&lock, flags);
+	spin_lock_bh(&lock);
 	remove(&objects[i]);
-	spin_unlock_irqrestore(&lock, flags);
+	spin_unlock_bh(&lock);
 }
 
 static struct object *first(void)
@@ -82,14 +76,13 @@ static struct object *first(void)
 
 static inline u64 peer_earliest(void)
 {
-	unsigned long flags;
 	struct object *object;
 	u64 when;
 
-	spin_lock_irqsave(&lock, flags);
+	spin_lock_bh(&lock);
 	object = first();
 	when = object ? object->node.expires : U64_MAX;
-	spin_unlock_irqrestore(&lock, flags);
+	spin_unlock_bh(&lock);
 	return when;
 }
 
@@ -97,16 +90,15 @@ static u64 peer_run(u64 until)
 {
 	u64 since = bench_time();
 	struct object *object;
-	unsigned long flags;
 
-	spin_lock_irqsave(&lock, flags);
+	spin_lock_bh(&lock);
 	while ((object = first()) && object->node.expires <= until) {
 		remove(object);
-		spin_unlock_irqrestore(&lock, flags);
+		spin_unlock_bh(&lock);
 		bench_fire(&object->cookie);
-		spin_lock_irqsave(&lock, flags);
+		spin_lock_bh(&lock);
 	}
-	spin_unlock_irqrestore(&lock, flags);
+	spin_unlock_bh(&lock);
 	now = until;
 	return bench_time() - since;
 }

@@ -58,33 +58,28 @@ static int peer_open(void)
 
 static inline void peer_set(u32 i, u64 when)
 {
-	unsigned long flags;
-
-	spin_lock_irqsave(&lock, flags);
+	spin_lock_bh(&lock);
 	wheel_arm(w, i, when);
-	spin_unlock_irqrestore(&lock, flags);
+	spin_unlock_bh(&lock);
 }
 
 #define peer_arm	peer_set
 
 static inline void peer_cancel(u32 i)
 {
-	unsigned long flags;
-
-	spin_lock_irqsave(&lock, flags);
+	spin_lock_bh(&lock);
 	if (wheel_node(w, i)->armed)
 		wheel_cancel(w, i);
-	spin_unlock_irqrestore(&lock, flags);
+	spin_unlock_bh(&lock);
 }
 
 static inline u64 peer_earliest(void)
 {
-	unsigned long flags;
 	u64 when;
 
-	spin_lock_irqsave(&lock, flags);
+	spin_lock_bh(&lock);
 	wheel_next(w, &when, U32_MAX);
-	spin_unlock_irqrestore(&lock, flags);
+	spin_unlock_bh(&lock);
 	return when;
 }
 
@@ -93,19 +88,18 @@ static u64 peer_run(u64 until)
 {
 	struct wheel_batch batch;
 	u64 since = bench_time();
-	unsigned long flags;
 	bool all;
 	u64 at;
 	u32 i;
 
 	do {
-		spin_lock_irqsave(&lock, flags);
+		spin_lock_bh(&lock);
 		at = min(wheel_next_bound(w), until);
 		batch.budget = 128;
 		batch.nr = 0;
 		batch.cascaded = 0;
 		all = wheel_advance(w, at, &batch);
-		spin_unlock_irqrestore(&lock, flags);
+		spin_unlock_bh(&lock);
 		for (i = 0; i < batch.nr; i++)
 			bench_fire(&((struct object *)wheel_node(w, batch.expired[i]))->cookie);
 	} while (!all || at < until);

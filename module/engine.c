@@ -734,9 +734,12 @@ static int tw_do(struct tw_engine *e, struct twheel_op *op, u64 now)
 	}
 }
 
-/* Has the timers at hand when the operations get to them, all misses at once. */
-static void tw_prefetch_ops(const struct tw_engine *e, const struct twheel_op *ops,
-			    u32 nr)
+/*
+ * Has the timers at hand when the operations get to them, all misses at once. Inline for
+ * the same reason as in wheel.c.
+ */
+static __always_inline void tw_prefetch_ops(const struct tw_engine *e,
+					    const struct twheel_op *ops, u32 nr)
 {
 	u32 i, index;
 

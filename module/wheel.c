@@ -369,7 +369,9 @@ void wheel_arm(struct wheel *w, u32 index, u64 expires)
 	if (node->entry != WHEEL_NONE) {
 		if (likely(pos >= wheel_slot_start(w, node->slot))) {
 			slot = &w->slots[node->slot];
-			slot->min = min(slot->min, pos);
+			/* No store where none is needed: the slot is far from hot. */
+			if (unlikely(pos < slot->min))
+				slot->min = pos;
 			if (node->slot == w->scan.slot)
 				w->scan.min = min(w->scan.min, pos);
 			return;
@@ -397,8 +399,12 @@ void wheel_cancel(struct wheel *w, u32 index)
 	w->nr_armed--;
 }
 
-/* Prefetches the first timers of a slot whose first block is at hand. */
-static void wheel_prefetch_nodes(const struct wheel *w, const struct wheel_block *block)
+/*
+ * Prefetches the first timers of a slot whose first block is at hand. Inline, as gcc
+ * takes a function that only prefetches for one without effect and never calls it.
+ */
+static __always_inline void wheel_prefetch_nodes(const struct wheel *w,
+						 const struct wheel_block *block)
 {
 	unsigned int end = min(block->end, block->begin + WHEEL_LOOKAHEAD);
 	unsigned int i;
@@ -411,7 +417,7 @@ static void wheel_prefetch_nodes(const struct wheel *w, const struct wheel_block
  * The slots after the one that is opened now are likely the next ones to be
  * opened: fetch the timers of the first, and the block of the second.
  */
-static void wheel_prefetch_slots(const struct wheel *w, u32 s)
+static __always_inline void wheel_prefetch_slots(const struct wheel *w, u32 s)
 {
 	u32 level_slot = s / WHEEL_LEVEL_SLOTS * WHEEL_LEVEL_SLOTS;
 	u64 later = w->occupied[s / WHEEL_LEVEL_SLOTS];

@@ -18,6 +18,12 @@
 #include <linux/prefetch.h>
 #include <linux/types.h>
 
+/* Where there is no instruction for it, gcc makes nothing of a prefetch for writing. */
+#ifndef ARCH_HAS_PREFETCHW
+#undef prefetchw
+#define prefetchw(p)	prefetch(p)
+#endif
+
 #else
 
 #include <stdbool.h>
@@ -45,6 +51,9 @@ typedef uint64_t u64;
 #define max(a, b)	((a) > (b) ? (a) : (b))
 #define prefetch(p)	__builtin_prefetch(p)
 #define prefetchw(p)	__builtin_prefetch(p, 1)
+#ifndef __always_inline
+#define __always_inline	inline __attribute__((__always_inline__))
+#endif
 
 static inline unsigned int fls64(u64 x)
 {

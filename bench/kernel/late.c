@@ -50,7 +50,7 @@ static void late_delays(void)
 	for (nr_lates = 0; nr_lates < LATE_MAX && delay_ns <= late_s * NSEC_PER_SEC;
 	     nr_lates++) {
 		lates[nr_lates].delay_ns = delay_ns;
-		delay_ns += div_u64(delay_ns * 59254, 1000000);
+		delay_ns += delay_ns / 17;
 	}
 	first_hour = nr_lates;
 	if (late_s < 2 * 3600)

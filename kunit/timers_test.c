@@ -8,6 +8,9 @@
 #undef kzalloc
 #define kzalloc(size, gfp) \
 	(tw_kunit_may_alloc() ? kmalloc(size, (gfp) | __GFP_ZERO) : NULL)
+#undef kcalloc
+#define kcalloc(n, size, gfp) \
+	(tw_kunit_may_alloc() ? kmalloc_array(n, size, (gfp) | __GFP_ZERO) : NULL)
 #undef kvcalloc
 #define kvcalloc(n, size, gfp) \
 	(tw_kunit_may_alloc() ? kvmalloc_array(n, size, (gfp) | __GFP_ZERO) : NULL)
@@ -499,10 +502,10 @@ static void a_charge_that_fails_takes_no_timer(struct kunit *test)
 	tw_user_max = 1;
 	ts = table_of_one_chunk(test);
 	KUNIT_ASSERT_EQ(test, take(ts, &id), 0);
-	free = ts->free;
+	free = ts->nr_free;
 	KUNIT_ASSERT_EQ(test, take(ts, &id), -EPERM);
 	KUNIT_EXPECT_EQ(test, ts->live, 1);
-	KUNIT_EXPECT_EQ(test, ts->free, free);
+	KUNIT_EXPECT_EQ(test, ts->nr_free, free);
 }
 
 static void a_table_that_has_to_grow_charges_nobody(struct kunit *test)

@@ -597,7 +597,7 @@ static int tw_grow(struct tw_engine *e)
 	mutex_lock(&e->grow_lock);
 	/* Somebody else may have freed a timer, or grown the table, meanwhile. */
 	tw_lock(e);
-	full = e->timers.free == WHEEL_NONE;
+	full = !e->timers.nr_free;
 	tw_unlock(e);
 	if (!full)
 		goto out;

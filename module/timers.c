@@ -19,6 +19,9 @@
 
 #define TW_FIRST_ROOM	8
 
+/* How many timers before it is its turn a free timer is prefetched. */
+#define TW_FREE_AHEAD	16
+
 /**
  * tw_timers_init() - make a table of no timers
  * @ts:       to be initialised
@@ -32,7 +35,6 @@ void tw_timers_init(struct tw_timers *ts, struct wheel *wheel, struct tw_user *u
 	*ts = (struct tw_timers){
 		.wheel = wheel,
 		.user = user,
-		.free = WHEEL_NONE,
 		.capacity = capacity,
 	};
 }
@@ -48,6 +50,7 @@ void tw_timers_destroy(struct tw_timers *ts)
 
 	for (i = 0; i < w->nr_nodes; i += WHEEL_CHUNK_NODES) {
 		kfree(w->nodes[i >> WHEEL_NODE_SHIFT]);
+		kfree(ts->free[i >> WHEEL_NODE_SHIFT]);
 		cond_resched();
 	}
 	for (i = 0; i < w->nr_blocks; i += WHEEL_CHUNK_BLOCKS) {
@@ -56,21 +59,28 @@ void tw_timers_destroy(struct tw_timers *ts)
 	}
 	kvfree(w->nodes);
 	kvfree(w->blocks);
+	kvfree(ts->free);
 	tw_user_uncharge(ts->user, ts->live);
 	tw_user_put(ts->user);
 }
 
-/* A copy of a full @table with twice its @room. */
-static void **tw_larger_table(void *table, u32 *room)
+static u32 *tw_free_place(const struct tw_timers *ts, u32 place)
 {
-	u32 larger = *room ? *room * 2 : TW_FIRST_ROOM;
-	void **copy = kvcalloc(larger, sizeof(*copy), GFP_KERNEL_ACCOUNT);
+	return &ts->free[place >> WHEEL_NODE_SHIFT][place & (WHEEL_CHUNK_NODES - 1)];
+}
 
-	if (!copy)
-		return NULL;
-	if (*room)
-		memcpy(copy, table, *room * sizeof(*copy));
-	*room = larger;
+static u32 tw_larger_room(u32 room)
+{
+	return room ? room * 2 : TW_FIRST_ROOM;
+}
+
+/* A copy of a full @table that has @room, with more of it. */
+static void **tw_larger_table(const void *table, u32 room)
+{
+	void **copy = kvcalloc(tw_larger_room(room), sizeof(*copy), GFP_KERNEL_ACCOUNT);
+
+	if (copy && room)
+		memcpy(copy, table, room * sizeof(*copy));
 	return copy;
 }
 
@@ -96,7 +106,8 @@ int tw_timers_prepare(const struct tw_timers *ts, struct tw_growth *growth)
 	if (nr_nodes > WHEEL_MAX_NODES)
 		return -ENOSPC;
 	growth->nodes = kzalloc(WHEEL_NODE_CHUNK_SIZE, GFP_KERNEL_ACCOUNT);
-	if (!growth->nodes)
+	growth->free = kcalloc(WHEEL_CHUNK_NODES, sizeof(u32), GFP_KERNEL_ACCOUNT);
+	if (!growth->nodes || !growth->free)
 		return -ENOMEM;
 	for (; nr_blocks < wheel_blocks_for(nr_nodes);
 	     nr_blocks += WHEEL_CHUNK_BLOCKS) {
@@ -107,15 +118,17 @@ int tw_timers_prepare(const struct tw_timers *ts, struct tw_growth *growth)
 		growth->blocks[growth->nr_blocks++] = chunk;
 	}
 	if (w->nr_nodes >> WHEEL_NODE_SHIFT == growth->node_room) {
-		growth->node_table = tw_larger_table(w->nodes, &growth->node_room);
-		if (!growth->node_table)
+		growth->node_table = tw_larger_table(w->nodes, ts->node_room);
+		growth->free_table = tw_larger_table(ts->free, ts->node_room);
+		if (!growth->node_table || !growth->free_table)
 			return -ENOMEM;
+		growth->node_room = tw_larger_room(ts->node_room);
 	}
 	if ((nr_blocks - 1) >> WHEEL_BLOCK_SHIFT >= growth->block_room) {
-		growth->block_table = tw_larger_table(w->blocks,
-						      &growth->block_room);
+		growth->block_table = tw_larger_table(w->blocks, ts->block_room);
 		if (!growth->block_table)
 			return -ENOMEM;
+		growth->block_room = tw_larger_room(ts->block_room);
 	}
 	return 0;
 }
@@ -131,6 +144,10 @@ void tw_timers_install(struct tw_timers *ts, struct tw_growth *growth)
 	u32 i, first = w->nr_nodes;
 
 	if (growth->node_table) {
+		void **old = (void **)ts->free;
+
+		ts->free = (u32 **)growth->free_table;
+		growth->free_table = old;
 		swap(w->nodes, growth->node_table);
 		ts->node_room = growth->node_room;
 	}
@@ -143,15 +160,14 @@ void tw_timers_install(struct tw_timers *ts, struct tw_growth *growth)
 	}
 	while (growth->nr_blocks)
 		wheel_add_blocks(w, growth->blocks[--growth->nr_blocks]);
+	ts->free[first >> WHEEL_NODE_SHIFT] = growth->free;
+	growth->free = NULL;
 	wheel_add_nodes(w, growth->nodes);
 	growth->nodes = NULL;
 
 	for (i = w->nr_nodes; i-- > first;) {
-		struct tw_timer *t = tw_timer(ts, i);
-
-		t->generation = 1;
-		t->next = ts->free;
-		ts->free = i;
+		tw_timer(ts, i)->generation = 1;
+		*tw_free_place(ts, ts->nr_free++) = i;
 	}
 }
 
@@ -162,9 +178,11 @@ void tw_timers_install(struct tw_timers *ts, struct tw_growth *growth)
 void tw_timers_discard(struct tw_growth *growth)
 {
 	kfree(growth->nodes);
+	kfree(growth->free);
 	while (growth->nr_blocks)
 		kfree(growth->blocks[--growth->nr_blocks]);
 	kvfree(growth->node_table);
+	kvfree(growth->free_table);
 	kvfree(growth->block_table);
 }
 
@@ -181,12 +199,13 @@ int tw_timers_alloc(struct tw_timers *ts, u32 *index)
 {
 	if (ts->live >= ts->capacity)
 		return -ENOSPC;
-	if (ts->free == WHEEL_NONE)
+	if (!ts->nr_free)
 		return -EAGAIN;
 	if (!tw_user_charge(ts->user))
 		return -EPERM;
-	*index = ts->free;
-	ts->free = tw_timer(ts, *index)->next;
+	*index = *tw_free_place(ts, --ts->nr_free);
+	if (ts->nr_free >= TW_FREE_AHEAD)
+		prefetchw(tw_timer(ts, *tw_free_place(ts, ts->nr_free - TW_FREE_AHEAD)));
 	ts->live++;
 	return 0;
 }
@@ -207,8 +226,7 @@ void tw_timers_free(struct tw_timers *ts, u32 index)
 	tw_user_uncharge(ts->user, 1);
 	if (!++t->generation)
 		return;
-	t->next = ts->free;
-	ts->free = index;
+	*tw_free_place(ts, ts->nr_free++) = index;
 }
 
 /**

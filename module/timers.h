@@ -22,7 +22,7 @@
  * @user_data:   the caller's
  * @generation:  upper half of the handle; one up each time the timer is freed
  * @count:       expiries left of a periodic timer, 0 for no end
- * @next:        the next timer of the ready queue or of the free list, or WHEEL_NONE
+ * @next:        the next timer of the ready queue, or WHEEL_NONE
  * @prev:        the previous timer of the ready queue, or WHEEL_NONE
  *
  * A timer is free, armed or ready: armed if @node.armed, ready if TW_READY is in
@@ -53,9 +53,12 @@ static_assert(sizeof(struct tw_timer) == WHEEL_NODE_SIZE);
  * struct tw_timers - the table of timers that a wheel's nodes are the timers of
  * @wheel:      holds the table itself
  * @user:       is charged for the timers that are not free
- * @node_room:  chunks for which @wheel->nodes has room
+ * @node_room:  chunks for which @wheel->nodes and @free have room
  * @block_room: chunks for which @wheel->blocks has room
- * @free:       first timer of the free list, or WHEEL_NONE
+ * @free:       a stack of the free timers, in chunks of WHEEL_CHUNK_NODES indices. It
+ *              stands apart from the timers so that one can look ahead: a list through
+ *              them would cost a cache miss for each, one after the other
+ * @nr_free:    timers on the stack
  * @live:       timers that are not free
  * @capacity:   how many may live at one time
  */
@@ -64,7 +67,8 @@ struct tw_timers {
 	struct tw_user *user;
 	u32 node_room;
 	u32 block_room;
-	u32 free;
+	u32 **free;
+	u32 nr_free;
 	u32 live;
 	u32 capacity;
 };
@@ -75,19 +79,23 @@ struct tw_timers {
 /**
  * struct tw_growth - memory on its way into a table of timers
  * @nodes:       a chunk of nodes
+ * @free:        a chunk of the stack of free timers
  * @blocks:      chunks of blocks
  * @nr_blocks:   how many of them
  * @node_table:  larger array for the chunks of nodes, if need be; the one that it
  *               has replaced after tw_timers_install()
+ * @free_table:  the same for the chunks of the stack
  * @block_table: the same for the chunks of blocks
- * @node_room:   chunks for which @node_table has room
+ * @node_room:   chunks for which @node_table and @free_table have room
  * @block_room:  chunks for which @block_table has room
  */
 struct tw_growth {
 	void *nodes;
+	void *free;
 	void *blocks[TW_GROWTH_BLOCKS];
 	u32 nr_blocks;
 	void **node_table;
+	void **free_table;
 	void **block_table;
 	u32 node_room;
 	u32 block_room;

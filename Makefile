@@ -31,7 +31,6 @@ help:
 	@echo '                       SUITES="main kernels debug races faults": more'
 	@echo '  make test-all        everything: more kernels, and the targets marked *'
 	@echo '  make check-host      the wheel alone, in user space, under sanitizers'
-	@echo '  make bench-host      how fast that is'
 	@echo '  make kunit           KUnit in user-mode Linux; FILTER=twheel-wheel.*never*'
 	@echo '  make kselftest       tests of the device, in a virtual machine: TESTS=manual'
 	@echo '                       KERNEL=6.1|6.12|6.12-rt|7.3|uml|debug|kcsan'
@@ -40,6 +39,13 @@ help:
 	@echo '  make fuzz            random input until it fails: FUZZ_SECONDS=60'
 	@echo '  make coverage      * which lines and branches of the module the tests run'
 	@echo '  make mutate        * that the tests notice faults that are put in'
+	@echo '  make bench           all benchmarks, with tables and plots, in build/bench'
+	@echo '  make bench-bars      the figures that are goals, a line each'
+	@echo '  make bench-kernel    the wheel and other timers of a kernel, one table:'
+	@echo '                       BENCH="n=1000,1000000 peers=wheel,timer_list rounds=3"'
+	@echo '  make bench-user      the device and what programs use instead:'
+	@echo '                       BENCH="--icount --n 10000 --peers twheel,timerfd"'
+	@echo '  make bench-host      the wheel alone, in user space'
 	@echo '  make check-tools     tests of twheelctl and of the runner'
 	@echo '  make lint            static checks: checkpatch, sparse, clang, coccinelle ...'
 	@echo '  make clean'
@@ -90,6 +96,16 @@ test-debug:
 check-host:
 	$(MAKE) -s -j2 -C tools/host check OUTPUT=$(CURDIR)/build/host
 
+bench bench-bars:
+	tools/setup
+	bench/measure $(if $(filter bench,$@),all,bars)
+
+bench-kernel bench-user:
+	tools/setup
+	@mkdir -p build/bench
+	bench/run $(@:bench-%=%) $(BENCH) >build/bench/$(@:bench-%=%).json
+	@bench/table build/bench/$(@:bench-%=%).json
+
 bench-host:
 	$(MAKE) -C tools/host bench OUTPUT=$(CURDIR)/build/host
 
@@ -137,4 +153,4 @@ clean:
 	if [ -e $(KDIR)/Makefile ]; then $(KBUILD) clean; fi
 
 .PHONY: all help modules twheelctl install run shell test test-all test-debug check-host \
-	bench-host selftests kselftest kunit coverage mutate fuzz fuzz-host check-tools lint clean
+	bench bench-bars bench-kernel bench-user bench-host selftests kselftest kunit coverage mutate fuzz fuzz-host check-tools lint clean

@@ -24,8 +24,10 @@ struct late {
 	struct timer_list timer;
 	u64 delay_ns;
 	u64 due_ns;
-	s64 late_ns;
-	bool fired;
+	struct lateness {
+		s64 ns;
+		bool fired;
+	} kernel, engine;
 };
 
 static struct late *lates;
@@ -37,8 +39,8 @@ static void late_fired(struct timer_list *timer)
 {
 	struct late *late = container_of(timer, struct late, timer);
 
-	late->late_ns = ktime_get_ns() - late->due_ns;
-	late->fired = true;
+	late->kernel.ns = ktime_get_ns() - late->due_ns;
+	late->kernel.fired = true;
 }
 
 /* From 10 ms on, 40 to a factor of ten; then those of an hour, if that is waited for. */
@@ -64,6 +66,8 @@ static int late_arm(struct tw_engine *e)
 	u64 now = ktime_get_ns();
 	u32 i;
 
+	for (i = 0; i < nr_lates; i++)
+		timer_setup(&lates[i].timer, late_fired, 0);
 	for (i = 0; i < nr_lates; i++) {
 		struct late *late = &lates[i];
 		struct twheel_op op = {
@@ -73,7 +77,6 @@ static int late_arm(struct tw_engine *e)
 		};
 
 		late->due_ns = op.expires_ns;
-		timer_setup(&late->timer, late_fired, 0);
 		mod_timer(&late->timer, jiffies + nsecs_to_jiffies(late->delay_ns));
 		tw_engine_submit(e, &op, 1);
 		if (op.res)
@@ -82,48 +85,44 @@ static int late_arm(struct tw_engine *e)
 	return 0;
 }
 
-/* Of those of an hour only the worst is told: what it is so far. */
-static s64 late_report(const char *peer, u32 i, s64 late_ns, s64 worst_ns)
-{
-	if (i >= first_hour)
-		return max(late_ns, worst_ns);
-	report(peer, "late", div_u64(lates[i].delay_ns, NSEC_PER_MSEC), late_ns * 100);
-	return worst_ns;
-}
-
-static u32 late_event(void *to, const void *records, size_t size, u32 nr)
+/* tw_copy_t, under the engine's lock. */
+static u32 late_events(void *to, const void *records, size_t size, u32 nr)
 {
 	const struct twheel_event *ev = records, *end = ev + nr;
 
-	for (; ev < end; ev++)
-		*(s64 *)to = late_report("engine", ev->user_data, ev->fired_ns - ev->expires_ns,
-					 *(s64 *)to);
+	for (; ev < end; ev++) {
+		lates[ev->user_data].engine.ns = ev->fired_ns - ev->expires_ns;
+		lates[ev->user_data].engine.fired = true;
+	}
 	return nr;
 }
 
-static void late_tell(struct tw_engine *e)
+/* Of those of an hour only the worst. */
+static void late_tell(const char *peer, size_t lateness)
 {
 	s64 worst_ns = S64_MIN;
-	enum tw_rest rest;
 	u32 i;
 
-	do {
-		tw_engine_read(e, TW_READ_BATCH, late_event, &worst_ns, &rest);
-	} while (rest != TW_REST_NONE);
+	for (i = 0; i < nr_lates; i++) {
+		const struct lateness *late = (void *)&lates[i] + lateness;
+
+		if (!late->fired)
+			continue;
+		if (i >= first_hour)
+			worst_ns = max(worst_ns, late->ns);
+		else
+			report(peer, "late", div_u64(lates[i].delay_ns, NSEC_PER_MSEC),
+			       late->ns * 100);
+	}
 	if (worst_ns != S64_MIN)
-		report("engine", "late.hour", LATE_HOURS, worst_ns * 100);
-	worst_ns = S64_MIN;
-	for (i = 0; i < nr_lates; i++)
-		if (lates[i].fired)
-			worst_ns = late_report("timer_list", i, lates[i].late_ns, worst_ns);
-	if (worst_ns != S64_MIN)
-		report("timer_list", "late.hour", LATE_HOURS, worst_ns * 100);
+		report(peer, "late.hour", LATE_HOURS, worst_ns * 100);
 }
 
-/* In milliseconds the delays are told as n. */
+/* The delays are told as n, in milliseconds. */
 int late_measure(report_t to)
 {
 	struct tw_engine *e;
+	enum tw_rest rest;
 	int ret;
 	u32 i;
 
@@ -142,8 +141,10 @@ int late_measure(report_t to)
 	for (i = 0; !ret && i < late_s + late_s / 7 + 1; i++)
 		if (msleep_interruptible(MSEC_PER_SEC))
 			ret = -EINTR;
-	if (!ret)
-		late_tell(e);
+	while (!ret && tw_engine_read(e, TW_READ_BATCH, late_events, NULL, &rest))
+		;
+	late_tell("engine", offsetof(struct late, engine));
+	late_tell("timer_list", offsetof(struct late, kernel));
 	for (i = 0; i < nr_lates; i++)
 		timer_delete_sync(&lates[i].timer);
 out:

@@ -594,8 +594,10 @@ static int __init bench_init(void)
 {
 	int ret;
 
-	if (!are_sane())
+	if (!are_sane()) {
+		pr_err("twheel_bench: n is 2 to 2^25, and times are more than 0\n");
 		return -EINVAL;
+	}
 	ret = softirq_begin();
 	if (ret)
 		return ret;

@@ -166,13 +166,14 @@ static void tw_start_hrtimer(struct tw_engine *e, u64 ns)
 /* Sees to it that the engine is woken at @tick, or before. */
 static void tw_wake_at(struct tw_engine *e, u64 tick)
 {
-	u64 ns = tw_tick_ns(e, tick);
+	u64 ns;
 
 	lockdep_assert_held(&e->lock);
 
-	if (tick >= e->wake_tick || ns == TWHEEL_NEVER)
+	if (tick >= e->wake_tick || e->clockid == TWHEEL_CLOCK_MANUAL)
 		return;
-	if (e->clockid == TWHEEL_CLOCK_MANUAL)
+	ns = tw_tick_ns(e, tick);
+	if (ns == TWHEEL_NEVER)
 		return;
 	e->wake_tick = tick;
 	tw_start_hrtimer(e, ns);
@@ -273,7 +274,7 @@ static void tw_ready_remove(struct tw_engine *e, struct tw_timer *t)
 
 /*
  * Puts a timer whose @expires_ns is set where it belongs. It is armed, to be moved, or
- * neither armed nor ready.
+ * neither armed nor ready. The wheel has been told that it is @now.
  */
 static void tw_place(struct tw_engine *e, u32 index, struct tw_timer *t, u64 now)
 {
@@ -289,7 +290,6 @@ static void tw_place(struct tw_engine *e, u32 index, struct tw_timer *t, u64 now
 		return;
 	}
 	tick = tw_expiry_tick(e, t->expires_ns, t->slack_ns);
-	wheel_forward(&e->wheel, now >> e->tick_shift);
 	wheel_arm(&e->wheel, index, tick);
 	tw_wake_at(e, tick);
 }
@@ -762,6 +762,7 @@ static u32 tw_do_some(struct tw_engine *e, struct twheel_op *ops, u32 nr)
 
 	tw_lock(e);
 	now = tw_now(e);
+	wheel_forward(&e->wheel, now >> e->tick_shift);
 	if (nr > 1)
 		tw_prefetch_ops(e, ops, nr);
 	for (done = 0; done < nr; done++) {
@@ -984,6 +985,7 @@ u32 tw_engine_read(struct tw_engine *e, u32 max, tw_copy_t copy, void *to,
 		tw_fill_event(t, index, now, &e->events[nr++]);
 	}
 	taken = nr ? copy(to, e->events, sizeof(*e->events), nr) : 0;
+	wheel_forward(&e->wheel, now >> e->tick_shift);
 	for (i = 0; i < taken; i++)
 		tw_consume(e, now);
 	*rest = taken < nr  ? TW_REST_FAULT :

@@ -31,7 +31,7 @@ static int peer_open(void)
 	return objects_open();
 }
 
-static void add(struct object *object)
+static void place(struct object *object)
 {
 	struct slot *slot;
 	u64 span = 1, tick, here;
@@ -52,6 +52,8 @@ static void add(struct object *object)
 	timerqueue_add(&queue, &slot->node);
 }
 
+#include "locked.h"
+
 static u64 peer_run(u64 until)
 {
 	struct timerqueue_node *node;
@@ -67,10 +69,10 @@ static u64 peer_run(u64 until)
 		while (!list_empty(&due)) {
 			object = list_first_entry(&due, struct object, link);
 			if (object->when <= now) {
-				expire(object);
+				expire(object - objects);
 			} else {
 				list_del(&object->link);
-				add(object);
+				place(object);
 			}
 		}
 	}

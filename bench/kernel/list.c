@@ -10,10 +10,12 @@ static int peer_open(void)
 	return objects_open();
 }
 
-static void add(struct object *object)
+static void place(struct object *object)
 {
 	list_add_tail(&object->link, &list);
 }
+
+#include "locked.h"
 
 static inline u64 peer_earliest(void)
 {
@@ -37,7 +39,7 @@ static u64 peer_run(u64 until)
 		now++;
 		list_for_each_entry_safe(object, next, &list, link)
 			if (object->when <= now)
-				expire(object);
+				expire(object - objects);
 	}
 	spin_unlock_bh(&lock);
 	return bench_time() - since;

@@ -17,7 +17,18 @@ struct object {
 
 static struct object *objects;
 
-static void add(struct object *object);	/* in the list that it belongs to */
+static void place(struct object *object);	/* into the list that it belongs to */
+
+static inline void add(u32 i, u64 when)
+{
+	objects[i].when = when;
+	place(&objects[i]);
+}
+
+static inline void remove(u32 i)
+{
+	list_del_init(&objects[i].link);
+}
 
 static int objects_open(void)
 {
@@ -36,34 +47,6 @@ static void peer_close(void)
 {
 	kvfree(objects);
 	objects = NULL;
-}
-
-static inline void peer_set(u32 i, u64 when)
-{
-	spin_lock_bh(&lock);
-	list_del(&objects[i].link);
-	objects[i].when = when;
-	add(&objects[i]);
-	spin_unlock_bh(&lock);
-}
-
-/* What is in no list may be deleted: it then is one of its own. */
-#define peer_arm	peer_set
-
-static inline void peer_cancel(u32 i)
-{
-	spin_lock_bh(&lock);
-	list_del_init(&objects[i].link);
-	spin_unlock_bh(&lock);
-}
-
-/* With the lock held, which is let go meanwhile. */
-static void expire(struct object *object)
-{
-	list_del_init(&object->link);
-	spin_unlock_bh(&lock);
-	bench_fire(&object->cookie);
-	spin_lock_bh(&lock);
 }
 
 #endif /* TWHEEL_BENCH_LIST_OBJECT_H */

@@ -84,57 +84,17 @@ static inline void remove(u32 i)
 	objects[i].place = NOT_QUEUED;
 }
 
-static inline void peer_arm(u32 i, u64 when)
+static inline bool first(u32 *i, u64 *when)
 {
-	spin_lock_bh(&lock);
-	add(i, when);
-	spin_unlock_bh(&lock);
-}
-
-static inline void peer_set(u32 i, u64 when)
-{
-	spin_lock_bh(&lock);
-	remove(i);
-	add(i, when);
-	spin_unlock_bh(&lock);
-}
-
-static inline void peer_cancel(u32 i)
-{
-	spin_lock_bh(&lock);
-	remove(i);
-	spin_unlock_bh(&lock);
-}
-
-static inline u64 peer_earliest(void)
-{
-	u64 when;
-
-	spin_lock_bh(&lock);
-	when = heap.nr ? heap.data[0].when : U64_MAX;
-	spin_unlock_bh(&lock);
-	return when;
-}
-
-static u64 peer_run(u64 until)
-{
-	u64 since = bench_time();
-	u32 i;
-
-	spin_lock_bh(&lock);
-	while (heap.nr && heap.data[0].when <= until) {
-		i = heap.data[0].index;
-		remove(i);
-		spin_unlock_bh(&lock);
-		bench_fire(&objects[i].cookie);
-		spin_lock_bh(&lock);
-	}
-	spin_unlock_bh(&lock);
-	now = until;
-	return bench_time() - since;
+	if (!heap.nr)
+		return false;
+	*i = heap.data[0].index;
+	*when = heap.data[0].when;
+	return true;
 }
 
 #define PEER_HAS_EARLIEST
+#include "locked.h"
 #include "loops.h"
 
 const struct peer peer_min_heap = {

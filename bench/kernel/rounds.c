@@ -22,7 +22,7 @@ static int peer_open(void)
 }
 
 /* Netty fires at the end of the tick in which a timer is due, and so do we. */
-static void add(struct object *object)
+static void place(struct object *object)
 {
 	u64 tick = div_u64(object->when, TICK_MS) + 1;
 	u64 here = div_u64(now, TICK_MS);
@@ -30,6 +30,8 @@ static void add(struct object *object)
 	object->rounds = (tick - here - 1) / SLOTS;
 	list_add_tail(&object->link, &slots[tick % SLOTS]);
 }
+
+#include "locked.h"
 
 static u64 peer_run(u64 until)
 {
@@ -42,7 +44,7 @@ static u64 peer_run(u64 until)
 		now = tick * TICK_MS;
 		list_for_each_entry_safe(object, next, &slots[tick % SLOTS], link)
 			if (!object->rounds--)
-				expire(object);
+				expire(object - objects);
 	}
 	spin_unlock_bh(&lock);
 	return bench_time() - since;

@@ -10,7 +10,7 @@ static int peer_open(void)
 	return objects_open();
 }
 
-static void add(struct object *object)
+static void place(struct object *object)
 {
 	struct object *other;
 
@@ -20,33 +20,19 @@ static void add(struct object *object)
 	list_add(&object->link, &other->link);
 }
 
-static inline u64 peer_earliest(void)
+static inline bool first(u32 *i, u64 *when)
 {
-	struct object *first;
-	u64 when;
+	struct object *object = list_first_entry_or_null(&list, struct object, link);
 
-	spin_lock_bh(&lock);
-	first = list_first_entry_or_null(&list, struct object, link);
-	when = first ? first->when : U64_MAX;
-	spin_unlock_bh(&lock);
-	return when;
-}
-
-static u64 peer_run(u64 until)
-{
-	u64 since = bench_time();
-	struct object *first;
-
-	spin_lock_bh(&lock);
-	while ((first = list_first_entry_or_null(&list, struct object, link)) &&
-	       first->when <= until)
-		expire(first);
-	spin_unlock_bh(&lock);
-	now = until;
-	return bench_time() - since;
+	if (!object)
+		return false;
+	*i = object - objects;
+	*when = object->when;
+	return true;
 }
 
 #define PEER_HAS_EARLIEST
+#include "locked.h"
 #include "loops.h"
 
 const struct peer peer_sorted_list = {

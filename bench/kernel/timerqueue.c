@@ -33,77 +33,31 @@ static void peer_close(void)
 	objects = NULL;
 }
 
-static inline void add(struct object *object, u64 when)
+static inline void add(u32 i, u64 when)
 {
-	object->node.expires = when;
-	timerqueue_add(&queue, &object->node);
+	objects[i].node.expires = when;
+	timerqueue_add(&queue, &objects[i].node);
 }
 
-static inline void remove(struct object *object)
+static inline void remove(u32 i)
 {
-	if (timerqueue_node_queued(&object->node))
-		timerqueue_del(&queue, &object->node);
+	if (timerqueue_node_queued(&objects[i].node))
+		timerqueue_del(&queue, &objects[i].node);
 }
 
-static inline void peer_arm(u32 i, u64 when)
-{
-	spin_lock_bh(&lock);
-	add(&objects[i], when);
-	spin_unlock_bh(&lock);
-}
-
-static inline void peer_set(u32 i, u64 when)
-{
-	spin_lock_bh(&lock);
-	remove(&objects[i]);
-	add(&objects[i], when);
-	spin_unlock_bh(&lock);
-}
-
-static inline void peer_cancel(u32 i)
-{
-	spin_lock_bh(&lock);
-	remove(&objects[i]);
-	spin_unlock_bh(&lock);
-}
-
-static struct object *first(void)
+static inline bool first(u32 *i, u64 *when)
 {
 	struct timerqueue_node *node = timerqueue_getnext(&queue);
 
-	return node ? container_of(node, struct object, node) : NULL;
-}
-
-static inline u64 peer_earliest(void)
-{
-	struct object *object;
-	u64 when;
-
-	spin_lock_bh(&lock);
-	object = first();
-	when = object ? object->node.expires : U64_MAX;
-	spin_unlock_bh(&lock);
-	return when;
-}
-
-static u64 peer_run(u64 until)
-{
-	u64 since = bench_time();
-	struct object *object;
-
-	spin_lock_bh(&lock);
-	while ((object = first()) && object->node.expires <= until) {
-		remove(object);
-		spin_unlock_bh(&lock);
-		bench_fire(&object->cookie);
-		spin_lock_bh(&lock);
-	}
-	spin_unlock_bh(&lock);
-	now = until;
-	return bench_time() - since;
+	if (!node)
+		return false;
+	*i = container_of(node, struct object, node) - objects;
+	*when = node->expires;
+	return true;
 }
 
 #define PEER_HAS_EARLIEST
+#include "locked.h"
 #include "loops.h"
 
 const struct peer peer_timerqueue = {

@@ -29,6 +29,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/cdefs.h>	/* __always_inline */
 
 typedef uint8_t u8;
 typedef uint16_t u16;
@@ -51,9 +52,6 @@ typedef uint64_t u64;
 #define max(a, b)	((a) > (b) ? (a) : (b))
 #define prefetch(p)	__builtin_prefetch(p)
 #define prefetchw(p)	__builtin_prefetch(p, 1)
-#ifndef __always_inline
-#define __always_inline	inline __attribute__((__always_inline__))
-#endif
 
 static inline unsigned int fls64(u64 x)
 {

@@ -38,7 +38,9 @@ enum op_group {
 	GROUP_LATENESS	= 1 << 1,
 	GROUP_WAKEUPS	= 1 << 2,
 	GROUP_MEMORY	= 1 << 3,
-	GROUP_ALL	= (1 << 4) - 1,
+	GROUP_THREADS	= 1 << 4,
+	GROUP_ALL	= (1 << 5) - 1,
+	GROUP_COMMON	= GROUP_ALL & ~GROUP_THREADS,	/* as any peer can */
 };
 
 enum op {
@@ -59,6 +61,12 @@ enum op {
 	OP_WAKEUPS,
 	OP_WAKEUPS_IDLE,
 	OP_MEMORY,
+	OP_THREADS_OWN_1,
+	OP_THREADS_OWN_2,
+	OP_THREADS_OWN_4,
+	OP_THREADS_SHARED_1,
+	OP_THREADS_SHARED_2,
+	OP_THREADS_SHARED_4,
 	OP_NR,
 };
 
@@ -122,7 +130,7 @@ extern const struct peer libuv_peer;
 /**
  * struct config - the command line
  * @ops:       bit for each &enum op that is wanted
- * @n:         populations, for the operations and for memory
+ * @n:         populations, for the operations and threads, and for memory
  * @n_nr:      entries of @n
  * @rounds:    how often everything is repeated
  * @round:     the present one, from 1
@@ -132,6 +140,7 @@ extern const struct peer libuv_peer;
  * @wake_span: ns over which they are spread
  * @spread:    ns over which those of fire-spread are spread
  * @idle:      ns of looking at an idle wheel
+ * @pairing:   ns for which threads do pairs
  * @cap:       ns after which an operation is not repeated any more
  */
 struct config {
@@ -146,6 +155,7 @@ struct config {
 	__u64 wake_span;
 	__u64 spread;
 	__u64 idle;
+	__u64 pairing;
 	__u64 cap;
 };
 
@@ -262,5 +272,6 @@ void measure_ops(const struct peer *p, __u32 n);
 void measure_lateness(const struct peer *p);
 void measure_wakeups(const struct peer *p);
 void measure_memory(const struct peer *p, __u32 n);
+void measure_threads(const struct peer *p, __u32 n);
 
 #endif /* BENCH_H */

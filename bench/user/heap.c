@@ -147,7 +147,7 @@ static void heap_reap(void)
 
 const struct peer heap_peer = {
 	.name = "timerfd-heap",
-	.groups = GROUP_ALL,
+	.groups = GROUP_COMMON,
 	.batch = 256,
 	.step = 256,
 	.in_process = true,

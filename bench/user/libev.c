@@ -101,7 +101,7 @@ static void libev_reap(void)
 
 const struct peer libev_peer = {
 	.name = "libev",
-	.groups = GROUP_ALL & ~GROUP_WAKEUPS,
+	.groups = GROUP_COMMON & ~GROUP_WAKEUPS,
 	.batch = 256,
 	.step = 256,
 	.in_process = true,

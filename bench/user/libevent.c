@@ -115,7 +115,7 @@ static void libevent_reap(void)
 
 const struct peer libevent_peer = {
 	.name = "libevent",
-	.groups = GROUP_ALL & ~GROUP_WAKEUPS,
+	.groups = GROUP_COMMON & ~GROUP_WAKEUPS,
 	.batch = 256,
 	.step = 256,
 	.in_process = true,

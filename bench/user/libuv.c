@@ -79,7 +79,7 @@ static void libuv_reap(void)
 
 const struct peer libuv_peer = {
 	.name = "libuv",
-	.groups = GROUP_ALL,
+	.groups = GROUP_COMMON,
 	.batch = 256,
 	.step = 256,
 	.in_process = true,

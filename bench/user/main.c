@@ -21,6 +21,7 @@ struct config config = {
 	.wake_span = 10 * NSEC,
 	.spread = 2 * NSEC,
 	.idle = 2 * NSEC,
+	.pairing = NSEC,
 	.cap = 2 * NSEC,
 };
 
@@ -35,6 +36,7 @@ static const struct config quick = {
 	.wake_span = NSEC / 2,
 	.spread = NSEC / 10,
 	.idle = NSEC / 10,
+	.pairing = NSEC / 10,
 	.cap = NSEC / 20,
 };
 
@@ -59,6 +61,12 @@ static const struct {
 	[OP_WAKEUPS] = { "wakeups", GROUP_WAKEUPS },
 	[OP_WAKEUPS_IDLE] = { "wakeups-idle", GROUP_WAKEUPS },
 	[OP_MEMORY] = { "memory", GROUP_MEMORY },
+	[OP_THREADS_OWN_1] = { "threads-own-1", GROUP_THREADS },
+	[OP_THREADS_OWN_2] = { "threads-own-2", GROUP_THREADS },
+	[OP_THREADS_OWN_4] = { "threads-own-4", GROUP_THREADS },
+	[OP_THREADS_SHARED_1] = { "threads-shared-1", GROUP_THREADS },
+	[OP_THREADS_SHARED_2] = { "threads-shared-2", GROUP_THREADS },
+	[OP_THREADS_SHARED_4] = { "threads-shared-4", GROUP_THREADS },
 };
 
 static const struct {
@@ -69,6 +77,7 @@ static const struct {
 	{ "lateness", GROUP_LATENESS },
 	{ "wakeups", GROUP_WAKEUPS },
 	{ "memory", GROUP_MEMORY },
+	{ "threads", GROUP_THREADS },
 	{ "all", GROUP_ALL },
 };
 
@@ -187,9 +196,10 @@ static void help(FILE *to)
 	      "  --quick          everything once with small numbers, to see that it works;\n"
 	      "                   the options after it count\n"
 	      "  --peers A,B,...  only these (default: all)\n"
-	      "  --ops A,B,...    only these operations or groups of them (default: all)\n"
-	      "  --n N,N,...      timers pending (default: 1000,10000,100000; for memory\n"
-	      "                   10000,1000000)\n"
+	      "  --ops A,B,...    only these operations or groups of them: ops, lateness,\n"
+	      "                   wakeups, memory, threads (default: all)\n"
+	      "  --n N,N,...      timers pending, for threads on each wheel (default:\n"
+	      "                   1000,10000,100000; for memory 10000,1000000)\n"
 	      "  --rounds R       repeat everything, peer after peer (default: 3)\n"
 	      "  --samples S      of lateness for each delay (default: 300; a sixth of it\n"
 	      "                   for 100 ms)\n"
@@ -407,6 +417,8 @@ static void run_round(void)
 	measure_peers(GROUP_WAKEUPS, config.wake_n, wakeups);
 	for (i = 0; i < config.n_nr[1]; i++)
 		measure_peers(GROUP_MEMORY, config.n[1][i], measure_memory);
+	for (i = 0; i < config.n_nr[0]; i++)
+		measure_peers(GROUP_THREADS, config.n[0][i], measure_threads);
 }
 
 int main(int argc, char **argv)

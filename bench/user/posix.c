@@ -110,7 +110,7 @@ static void posix_reap(void)
 
 const struct peer posix_peer = {
 	.name = "posix",
-	.groups = GROUP_ALL & ~GROUP_WAKEUPS,
+	.groups = GROUP_COMMON & ~GROUP_WAKEUPS,
 	.batch = 1,
 	.step = 256,
 	.open = posix_open,

@@ -234,9 +234,9 @@ static __u64 wheel_wakeups(void)
 	.close = wheel_close,		\
 }
 
-#define SUBMIT(name_, submit_, step_) {	\
+#define SUBMIT(name_, groups_, submit_, step_) {	\
 	.name = (name_),		\
-	.groups = GROUP_OPS,		\
+	.groups = (groups_),		\
 	.batch = (submit_),		\
 	.step = (step_),		\
 	.submit = (submit_),		\
@@ -252,8 +252,8 @@ static __u64 wheel_wakeups(void)
 const struct peer twheel_peers[] = {
 	SINGLE("twheel", GROUP_ALL, TICK),
 	SINGLE("twheel-4us", GROUP_LATENESS, 4096),
-	SUBMIT("twheel-submit-16", 16, 256),
-	SUBMIT("twheel-submit-256", 256, 256),
-	SUBMIT("twheel-submit-4096", 4096, 4096),
+	SUBMIT("twheel-submit-16", GROUP_OPS, 16, 256),
+	SUBMIT("twheel-submit-256", GROUP_OPS | GROUP_THREADS, 256, 256),
+	SUBMIT("twheel-submit-4096", GROUP_OPS, 4096, 4096),
 	{ }
 };

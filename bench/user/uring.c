@@ -178,7 +178,7 @@ static void uring_reap(void)
 
 const struct peer uring_peer = {
 	.name = "uring",
-	.groups = GROUP_ALL & ~GROUP_WAKEUPS,
+	.groups = GROUP_COMMON & ~GROUP_WAKEUPS,
 	.batch = 4,
 	.step = 4,
 	.linear = true,

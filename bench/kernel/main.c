@@ -314,6 +314,9 @@ static int measure_idle(const struct peer *peer, const char *op, u64 step_ms)
 
 	if (peer->max_idle < step_ms)
 		return 0;
+	/* Nobody waits an hour unless the clock jumps there. */
+	if (peer->real && !tsc_khz && step_ms > BENCH_SECOND)
+		return 0;
 	ret = reopen(peer);
 	if (ret)
 		return ret;

@@ -168,25 +168,47 @@ static u64 next(struct kunit *test)
 }
 
 /* The wheel holds, and every timer that lives is in it or in the queue. */
-static void verify(struct kunit *test)
+static const char *engine_check(const struct tw_engine *e)
 {
-	struct tw_engine *e = ((struct bench *)test->priv)->e;
 	u32 index, prev = WHEEL_NONE, nr = 0;
-	const char *wrong = wheel_check(&e->wheel);
+	const struct tw_timer *t;
+	const char *wrong;
 
-	KUNIT_ASSERT_TRUE_MSG(test, !wrong, "wheel_check(): %s", wrong);
+	lockdep_assert_held(&e->lock);
+
+	wrong = wheel_check(&e->wheel);
+	if (wrong)
+		return wrong;
 	for (index = e->ready_first; index != WHEEL_NONE; nr++) {
-		const struct tw_timer *t = tw_timer(&e->timers, index);
-
-		KUNIT_ASSERT_LT(test, nr, e->nr_ready);
-		KUNIT_ASSERT_EQ(test, t->prev, prev);
-		KUNIT_ASSERT_TRUE(test, t->node.owner & TW_READY && !t->node.armed);
+		t = tw_timer(&e->timers, index);
+		if (nr >= e->nr_ready)
+			return "the queue is longer than its count";
+		if (t->prev != prev)
+			return "a timer of the queue does not lead back";
+		if (!(t->node.owner & TW_READY) || t->node.armed)
+			return "a timer of the queue is not ready";
 		prev = index;
 		index = t->next;
 	}
-	KUNIT_ASSERT_EQ(test, e->ready_last, prev);
-	KUNIT_ASSERT_EQ(test, e->nr_ready, nr);
-	KUNIT_ASSERT_EQ(test, e->timers.live, nr + e->wheel.nr_armed);
+	if (e->ready_last != prev)
+		return "the queue does not end with its last timer";
+	if (e->nr_ready != nr)
+		return "the count of the queue is wrong";
+	if (e->timers.live != nr + e->wheel.nr_armed)
+		return "a timer lives in neither wheel nor queue";
+	return NULL;
+}
+
+/* The lock is for wheels whose hrtimer may fire at any time. */
+static void verify(struct kunit *test)
+{
+	struct tw_engine *e = ((struct bench *)test->priv)->e;
+	const char *wrong;
+
+	tw_lock(e);
+	wrong = engine_check(e);
+	tw_unlock(e);
+	KUNIT_ASSERT_TRUE_MSG(test, !wrong, "%s", wrong);
 }
 
 static void advance(struct kunit *test, u64 to_ns)
@@ -587,6 +609,32 @@ static void a_periodic_timer_does_not_drift(struct kunit *test)
 		KUNIT_ASSERT_EQ(test, sink->events[0].expires_ns, 77 + k * interval_ns);
 		k += 1 + sink->events[0].overrun;
 	}
+}
+
+/* Nothing was due in between: the wheel hears of either time with the timer. */
+static void a_timer_armed_after_the_clock_was_set_back_expires_in_time(struct kunit *test)
+{
+	struct tw_engine *e = engine_manual(test);
+
+	arm(test, 2 * HOUR);
+	advance(test, HOUR);
+	e->manual_ns = HOUR / 2;
+	arm(test, HOUR / 2 + TICK);
+	verify(test);
+	advance(test, HOUR / 2 + TICK - 1);
+	KUNIT_EXPECT_EQ(test, nr_ready(e), 0);
+	advance(test, HOUR / 2 + TICK);
+	KUNIT_EXPECT_EQ(test, nr_ready(e), 1);
+}
+
+static void a_timer_armed_after_an_idle_time_goes_where_it_need_not_move(struct kunit *test)
+{
+	struct tw_engine *e = engine_manual(test);
+	u64 id;
+
+	e->manual_ns = HOUR;
+	id = arm(test, (HOUR / TICK + 2) * TICK);
+	KUNIT_EXPECT_LT(test, tw_timer(&e->timers, (u32)id)->node.slot, WHEEL_LEVEL_SLOTS);
 }
 
 /* As a wall clock can, while a record waits. */
@@ -1815,6 +1863,8 @@ static struct kunit_case engine_cases[] = {
 	KUNIT_CASE_PARAM(missed_periods_are_told_by_the_policy, misfire_gen_params),
 	KUNIT_CASE_PARAM(after_missed_periods_the_phase_is_kept, misfire_gen_params),
 	KUNIT_CASE_PARAM(a_periodic_timer_does_not_drift, interval_gen_params),
+	KUNIT_CASE(a_timer_armed_after_the_clock_was_set_back_expires_in_time),
+	KUNIT_CASE(a_timer_armed_after_an_idle_time_goes_where_it_need_not_move),
 	KUNIT_CASE(a_clock_set_back_to_before_a_record_misses_no_period),
 	KUNIT_CASE(a_period_that_ends_beyond_time_parks_the_timer),
 	KUNIT_CASE_PARAM(an_unknown_id_is_refused, stray_gen_params),

@@ -122,8 +122,6 @@ static inline void bench_fire(const u64 *cookie)
 	bench.sum += *cookie;
 }
 
-void *bench_alloc(size_t size);
-
 int softirq_begin(void);
 void softirq_end(void);
 void softirq_watch(unsigned int vec);

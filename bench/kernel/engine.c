@@ -77,7 +77,7 @@ static int peer_open(void)
 	int ret = -ENOMEM;
 	u32 i;
 
-	ids = bench_alloc(bench.n * sizeof(*ids));
+	ids = kvcalloc(bench.n, sizeof(*ids), GFP_KERNEL);
 	e = tw_engine_create(bench.n);
 	if (!ids || !e)
 		goto out;

@@ -14,6 +14,7 @@
 #include "bench.h"
 
 #define LATE_MAX	400
+#define LATE_MAX_S	1000000
 #define LATE_HOURS	100	/* more, of an hour and a bit */
 
 static unsigned int late_s;
@@ -128,6 +129,8 @@ int late_measure(report_t to)
 
 	if (!late_s)
 		return 0;
+	if (late_s > LATE_MAX_S)
+		return -EINVAL;
 	report = to;
 	lates = kvcalloc(LATE_MAX + LATE_HOURS, sizeof(*lates), GFP_KERNEL);
 	e = tw_engine_create(LATE_MAX + LATE_HOURS);
@@ -138,9 +141,8 @@ int late_measure(report_t to)
 	late_delays();
 	ret = late_arm(e);
 	/* The wheel of the kernel may take an eighth longer. */
-	for (i = 0; !ret && i < late_s + late_s / 7 + 1; i++)
-		if (msleep_interruptible(MSEC_PER_SEC))
-			ret = -EINTR;
+	if (!ret && msleep_interruptible((late_s + late_s / 7 + 1) * MSEC_PER_SEC))
+		ret = -EINTR;
 	while (!ret && tw_engine_read(e, TW_READ_BATCH, late_events, NULL, &rest))
 		;
 	late_tell("engine", offsetof(struct late, engine));

@@ -34,7 +34,7 @@ static int objects_open(void)
 {
 	u32 i;
 
-	objects = bench_alloc(bench.n * sizeof(*objects));
+	objects = kvcalloc(bench.n, sizeof(*objects), GFP_KERNEL);
 	if (!objects)
 		return -ENOMEM;
 	now = BENCH_START;

@@ -2,10 +2,9 @@
 /*
  * Loops over the operations of the peer whose file includes this. It defines
  *
- *   PEER                        its struct peer
- *   peer_open(), peer_close()   see there
+ *   peer_open(), peer_close(), peer_when(), peer_run()   see struct peer
  *   peer_arm(i, when), peer_set(i, when), peer_cancel(i)
- *   peer_earliest()             if PEER_HAS_EARLIEST
+ *   peer_earliest()                                      if PEER_HAS_EARLIEST
  */
 
 static struct cost loop_arm(void)

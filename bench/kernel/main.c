@@ -12,18 +12,20 @@
  * which is in the order of their memory. A timer is a cache line with all of them.
  */
 #include <linux/debugfs.h>
-#include <linux/delay.h>
 #include <linux/list.h>
 #include <linux/module.h>
 #include <linux/moduleparam.h>
+#include <linux/prandom.h>
 #include <linux/sched/signal.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
+#include <linux/string.h>
 #include <linux/utsname.h>
 
 #include "bench.h"
 
 #define MAX_N		16
+#define MAX_NAMES	16
 #define PAIRS		100000
 #define IDLE_STEPS	1000
 #define MIX_STEPS	30
@@ -38,12 +40,14 @@ static unsigned int rounds = 3;
 module_param(rounds, uint, 0444);
 MODULE_PARM_DESC(rounds, "how often all is measured (3)");
 
-static char *peers = "";
-module_param(peers, charp, 0444);
+static char *peers[MAX_NAMES];
+static int nr_peers;
+module_param_array(peers, charp, &nr_peers, 0444);
 MODULE_PARM_DESC(peers, "their names, with commas between (all)");
 
-static char *phases = "";
-module_param(phases, charp, 0444);
+static char *phases[MAX_NAMES];
+static int nr_phases;
+module_param_array(phases, charp, &nr_phases, 0444);
 MODULE_PARM_DESC(phases, "of arm, pair, next, idle, burst, spread, mix, seq (all)");
 
 static unsigned int seed = 1;
@@ -84,29 +88,14 @@ struct result {
 };
 
 static LIST_HEAD(results);
+static bool results_lost;	/* for want of memory */
 static u32 round_nr;	/* 0 before the first */
-static u64 random_state;
+static struct rnd_state random_state;
 static struct dentry *debugfs_file;
-
-/* splitmix64 */
-static u64 rnd(void)
-{
-	u64 z = random_state += 0x9e3779b97f4a7c15ULL;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ULL;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebULL;
-	return z ^ z >> 31;
-}
 
 static u32 rnd_below(u32 limit)
 {
-	return (u64)(u32)rnd() * limit >> 32;
-}
-
-/* Zeroed, and all of it there: the first touch of a page is not what is measured. */
-void *bench_alloc(size_t size)
-{
-	return kvzalloc(size, GFP_KERNEL);
+	return reciprocal_scale(prandom_u32_state(&random_state), limit);
 }
 
 /* In hundredths of a nanosecond. */
@@ -114,8 +103,10 @@ static void report(const char *peer, const char *op, u64 nr, s64 ns_100)
 {
 	struct result *result = kmalloc(sizeof(*result), GFP_KERNEL);
 
-	if (!result)
+	if (!result) {
+		results_lost = true;
 		return;
+	}
 	*result = (struct result){
 		.peer = peer,
 		.op = op,
@@ -155,19 +146,10 @@ static void choose(const struct peer *peer, u64 from_ms, u32 range_ms)
 	cond_resched();
 }
 
-static bool is_wanted(const char *list, const char *name)
+/* Without a list all are. */
+static bool is_wanted(char * const *list, int nr, const char *name)
 {
-	size_t len = strlen(name);
-	const char *at = list;
-
-	if (!*list)
-		return true;
-	while ((at = strstr(at, name))) {
-		if ((at == list || at[-1] == ',') && (!at[len] || at[len] == ','))
-			return true;
-		at += len;
-	}
-	return false;
+	return !nr || match_string((const char * const *)list, nr, name) >= 0;
 }
 
 /* All timers anew, none armed. */
@@ -476,7 +458,7 @@ static int measure_peer(const struct peer *peer)
 	for (i = 0; !ret && i < ARRAY_SIZE(all_phases); i++) {
 		if (fatal_signal_pending(current))
 			return -EINTR;
-		if (is_wanted(phases, all_phases[i].name))
+		if (is_wanted(phases, nr_phases, all_phases[i].name))
 			ret = measure_phase(peer, &all_phases[i]);
 	}
 	return ret;
@@ -491,7 +473,7 @@ static int measure_memory(void)
 	struct line {
 		u64 word;
 		u64 next;
-	} ____cacheline_aligned *lines = bench_alloc(bench.n * sizeof(*lines));
+	} ____cacheline_aligned *lines = kvcalloc(bench.n, sizeof(*lines), GFP_KERNEL);
 	struct cost cost = { .nr = bench.n };
 	u64 since, at = 0;
 	u32 i;
@@ -523,15 +505,15 @@ static int measure_n(u32 nr)
 	int ret;
 
 	bench.n = nr;
-	bench.order = bench_alloc(nr * sizeof(*bench.order));
-	bench.when = bench_alloc(nr * sizeof(*bench.when));
+	bench.order = kvcalloc(nr, sizeof(*bench.order), GFP_KERNEL);
+	bench.when = kvcalloc(nr, sizeof(*bench.when), GFP_KERNEL);
 	ret = bench.order && bench.when ? 0 : -ENOMEM;
 	for (i = 0; !ret && i < nr; i++)
 		bench.order[i] = i;
 	if (!ret)
 		ret = measure_memory();
 	for (i = 0; !ret && i < ARRAY_SIZE(all_peers); i++)
-		if (nr <= all_peers[i]->max_n && is_wanted(peers, all_peers[i]->name))
+		if (nr <= all_peers[i]->max_n && is_wanted(peers, nr_peers, all_peers[i]->name))
 			ret = measure_peer(all_peers[i]);
 	kvfree(bench.order);
 	kvfree(bench.when);
@@ -543,14 +525,14 @@ static int measure_all(void)
 	u32 i;
 	int ret;
 
-	random_state = seed;
+	prandom_seed_state(&random_state, seed);
 	ret = late_measure(report);
 	for (round_nr = 1; !ret && round_nr <= rounds; round_nr++)
 		for (i = 0; !ret && i < nr_n; i++) {
 			pr_info("twheel_bench: round %u, %u timers\n", round_nr, n[i]);
 			ret = measure_n(n[i]);
 		}
-	return ret;
+	return ret ?: results_lost ? -ENOMEM : 0;
 }
 
 static void show(struct seq_file *m, const struct result *r)
@@ -583,24 +565,56 @@ static void free_results(void)
 		kfree(result);
 }
 
+static bool is_peer(const char *name)
+{
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(all_peers); i++)
+		if (!strcmp(all_peers[i]->name, name))
+			return true;
+	return false;
+}
+
+static bool is_phase(const char *name)
+{
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(all_phases); i++)
+		if (!strcmp(all_phases[i].name, name))
+			return true;
+	return false;
+}
+
+static bool are_known(char * const *list, int nr, bool (*is_known)(const char *name))
+{
+	while (nr--)
+		if (!is_known(list[nr])) {
+			pr_err("twheel_bench: what is \"%s\"?\n", list[nr]);
+			return false;
+		}
+	return true;
+}
+
 static bool are_sane(void)
 {
 	u32 i;
 
 	for (i = 0; i < nr_n; i++)
 		if (n[i] < 2 || n[i] > 1 << 25)
-			return false;
-	return patience_ms && spread_s && spread_s < 1000000;
+			break;
+	if (i == nr_n && patience_ms && spread_s && spread_s < 1000000 && after_s < 1000000)
+		return true;
+	pr_err("twheel_bench: n is 2 to 2^25, times are more than 0 and less than 10^6 s\n");
+	return false;
 }
 
 static int __init bench_init(void)
 {
 	int ret;
 
-	if (!are_sane()) {
-		pr_err("twheel_bench: n is 2 to 2^25, and times are more than 0\n");
+	if (!are_sane() || !are_known(peers, nr_peers, is_peer) ||
+	    !are_known(phases, nr_phases, is_phase))
 		return -EINVAL;
-	}
 	ret = softirq_begin();
 	if (ret)
 		return ret;

@@ -54,10 +54,10 @@ static void peer_close(void)
 
 static int peer_open(void)
 {
-	struct entry *entries = bench_alloc(bench.n * sizeof(*entries));
+	struct entry *entries = kvcalloc(bench.n, sizeof(*entries), GFP_KERNEL);
 	u32 i;
 
-	objects = bench_alloc(bench.n * sizeof(*objects));
+	objects = kvcalloc(bench.n, sizeof(*objects), GFP_KERNEL);
 	min_heap_init_inline(&heap, entries, bench.n);
 	if (!objects || !entries) {
 		peer_close();

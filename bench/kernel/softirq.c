@@ -2,25 +2,33 @@
 /*
  * How long a softirq runs: what it costs to expire timers of the kernel's own.
  */
+#include <linux/atomic.h>
 #include <linux/interrupt.h>
+#include <linux/percpu.h>
 #include <linux/tracepoint.h>
 
 #include "bench.h"
 
 static struct tracepoint *entry, *leave;
 static unsigned int watched;
-static u64 since, total;
+static DEFINE_PER_CPU(u64, since);	/* 0 outside the softirq */
+static atomic64_t total;
 
 static void softirq_entered(void *data, unsigned int vec)
 {
 	if (vec == READ_ONCE(watched))
-		since = bench_time();
+		this_cpu_write(since, bench_time());
 }
 
+/* One that had begun before it was watched does not count. */
 static void softirq_left(void *data, unsigned int vec)
 {
-	if (vec == READ_ONCE(watched) && since)
-		WRITE_ONCE(total, total + bench_time() - since);
+	u64 begun = this_cpu_read(since);
+
+	if (vec != READ_ONCE(watched) || !begun)
+		return;
+	this_cpu_write(since, 0);
+	atomic64_add(bench_time() - begun, &total);
 }
 
 static void find(struct tracepoint *tp, void *data)
@@ -31,17 +39,16 @@ static void find(struct tracepoint *tp, void *data)
 		leave = tp;
 }
 
-/* Begin to add up the time of a softirq, which is not running now. */
+/* Begin to add up the time of a softirq, of all CPUs. */
 void softirq_watch(unsigned int vec)
 {
 	WRITE_ONCE(watched, vec);
-	since = 0;
-	WRITE_ONCE(total, 0);
+	atomic64_set(&total, 0);
 }
 
 u64 softirq_time(void)
 {
-	return READ_ONCE(total);
+	return atomic64_read(&total);
 }
 
 int softirq_begin(void)

@@ -17,7 +17,7 @@ static int peer_open(void)
 {
 	u32 i;
 
-	objects = bench_alloc(bench.n * sizeof(*objects));
+	objects = kvcalloc(bench.n, sizeof(*objects), GFP_KERNEL);
 	if (!objects)
 		return -ENOMEM;
 	now = BENCH_START;

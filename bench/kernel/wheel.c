@@ -32,13 +32,13 @@ static int peer_open(void)
 	u32 node_chunks = DIV_ROUND_UP(bench.n, WHEEL_CHUNK_NODES);
 	u32 block_chunks = DIV_ROUND_UP(wheel_blocks_for(node_chunks * WHEEL_CHUNK_NODES),
 					WHEEL_CHUNK_BLOCKS);
-	void **node_table = bench_alloc(node_chunks * sizeof(void *));
-	void *block_table = bench_alloc(block_chunks * sizeof(void *));
+	void **node_table = kvcalloc(node_chunks, sizeof(void *), GFP_KERNEL);
+	void *block_table = kvcalloc(block_chunks, sizeof(void *), GFP_KERNEL);
 	u32 i;
 
-	w = bench_alloc(sizeof(*w));
-	nodes = bench_alloc((size_t)node_chunks * WHEEL_NODE_CHUNK_SIZE);
-	blocks = bench_alloc((size_t)block_chunks * WHEEL_BLOCK_CHUNK_SIZE);
+	w = kvcalloc(1, sizeof(*w), GFP_KERNEL);
+	nodes = kvcalloc(node_chunks, WHEEL_NODE_CHUNK_SIZE, GFP_KERNEL);
+	blocks = kvcalloc(block_chunks, WHEEL_BLOCK_CHUNK_SIZE, GFP_KERNEL);
 	if (!w || !nodes || !blocks || !node_table || !block_table) {
 		kvfree(node_table);
 		kvfree(block_table);

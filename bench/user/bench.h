@@ -51,6 +51,7 @@ enum op {
 	OP_REFRESH,
 	OP_PAIR,
 	OP_CANCEL,
+	OP_NOP,
 	OP_DRAIN,
 	OP_FIRE,
 	OP_FIRE_SPREAD,
@@ -93,6 +94,7 @@ typedef __u32 many_fn(const __u32 *idx, const __u64 *when, __u32 n);
  * @arm:        arm objects that are not armed
  * @move:       give armed objects another deadline
  * @cancel:     disarm armed objects, without looking at the deadlines
+ * @nop:        call the kernel so often for nothing
  * @drain:      disarm all: how many were
  * @reap:       wait until some have expired, tell it with woken() and fired()
  * @wakeups:    times that a clock woke the peer's part of the kernel so far
@@ -112,6 +114,7 @@ struct peer {
 	many_fn *arm;
 	many_fn *move;
 	many_fn *cancel;
+	many_fn *nop;
 	__u32 (*drain)(void);
 	void (*reap)(void);
 	__u64 (*wakeups)(void);
@@ -126,6 +129,12 @@ extern const struct peer uring_peer;
 extern const struct peer libevent_peer;
 extern const struct peer libev_peer;
 extern const struct peer libuv_peer;
+
+struct twheel_op;
+
+int wheel_new(const struct peer *p, __u32 capacity);
+__u32 wheel_submit(int fd, struct twheel_op *ops, __u32 n);
+bool timerfd_set_one(int fd, __u64 when);
 
 /**
  * struct config - the command line

@@ -58,12 +58,11 @@ static void heap_remove(__u32 pos)
 static void set_earliest(void)
 {
 	__u64 when = heap.nr ? heap.at[1].when : 0;
-	struct itimerspec its = { .it_value = to_timespec(when) };
 
 	if (when == heap.set)
 		return;
 	heap.set = when;
-	if (timerfd_settime(heap.fd, TFD_TIMER_ABSTIME, &its, NULL))
+	if (!timerfd_set_one(heap.fd, when))
 		errx(1, "timerfd_settime: %s", strerror(errno));
 }
 

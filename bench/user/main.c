@@ -51,6 +51,7 @@ static const struct {
 	[OP_REFRESH] = { "refresh", GROUP_OPS },
 	[OP_PAIR] = { "pair", GROUP_OPS },
 	[OP_CANCEL] = { "cancel", GROUP_OPS },
+	[OP_NOP] = { "nop", GROUP_OPS },
 	[OP_DRAIN] = { "drain", GROUP_OPS },
 	[OP_FIRE] = { "fire", GROUP_OPS },
 	[OP_FIRE_SPREAD] = { "fire-spread", GROUP_OPS },
@@ -138,7 +139,7 @@ void skip_ops(const struct peer *p, enum op first, enum op last, __u32 n, const 
 
 	for (op = first; op <= last; op++) {
 		if (!wanted(op) || (op == OP_CREATE && p->linear) ||
-		    (op == OP_DRAIN && !p->drain))
+		    (op == OP_NOP && !p->nop) || (op == OP_DRAIN && !p->drain))
 			continue;
 		no_figure(p, ops[op].name, n, why);
 	}

@@ -197,6 +197,11 @@ static void operations(const struct peer *p, struct set *s)
 		anywhere(s);
 		done = timed(p, p->cancel, s, s->n, config.cap, &ns);
 		report(p, OP_CANCEL, s->n, done, ns);
+		if (p->nop && wanted(OP_NOP)) {
+			long nops = timed(p, p->nop, s, s->n, config.cap, &ns);
+
+			report(p, OP_NOP, s->n, nops, ns);
+		}
 		if (p->drain && wanted(OP_DRAIN) && done == s->n)
 			drain(p, s);
 	}

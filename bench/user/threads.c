@@ -11,7 +11,6 @@
  */
 #include "bench.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/ioctl.h>
@@ -64,26 +63,6 @@ static struct worker workers[THREADS_MAX];
 static pthread_barrier_t ready;
 static atomic_bool stop;
 
-/* The first @nr of the thread's operations; all must go well. */
-static bool submit(struct worker *w, __u32 nr)
-{
-	struct twheel_submit arg = {
-		.size = sizeof(arg),
-		.ops = (uintptr_t)w->ops,
-		.nr = nr,
-	};
-	int tried = ioctl(w->fd, TWHEEL_IOC_SUBMIT, &arg);
-	int k;
-
-	for (k = 0; k < tried; k++) {
-		if (w->ops[k].res) {
-			errno = w->ops[k].res < 0 ? -w->ops[k].res : EPROTO;
-			return false;
-		}
-	}
-	return tried == (int)nr;
-}
-
 static bool arm(struct worker *w, const __u64 *when, __u32 nr)
 {
 	__u32 k;
@@ -93,7 +72,7 @@ static bool arm(struct worker *w, const __u64 *when, __u32 nr)
 			.opcode = TWHEEL_OP_ARM,
 			.expires_ns = when[k],
 		};
-	return submit(w, nr);
+	return wheel_submit(w->fd, w->ops, nr) == nr;
 }
 
 /* What arm() has armed: the ids are where it has left them. */
@@ -103,7 +82,7 @@ static bool cancel(struct worker *w, __u32 nr)
 
 	for (k = 0; k < nr; k++)
 		w->ops[k].opcode = TWHEEL_OP_CANCEL;
-	return submit(w, nr);
+	return wheel_submit(w->fd, w->ops, nr) == nr;
 }
 
 static bool pair_single(const struct worker *w, __u64 when)
@@ -114,20 +93,13 @@ static bool pair_single(const struct worker *w, __u64 when)
 		!ioctl(w->fd, TWHEEL_IOC_CANCEL, &op);
 }
 
-static bool settime(int fd, __u64 when)
-{
-	struct itimerspec its = { .it_value = to_timespec(when) };
-
-	return !timerfd_settime(fd, TFD_TIMER_ABSTIME, &its, NULL);
-}
-
 /* As many pairs as the peer does at a time. */
 static bool pair(struct worker *w, const __u64 *when)
 {
 	__u32 nr = w->peer->batch;
 
 	if (!w->peer->tick)
-		return settime(w->fd, *when) && settime(w->fd, 0);
+		return timerfd_set_one(w->fd, *when) && timerfd_set_one(w->fd, 0);
 	if (nr == 1)
 		return pair_single(w, *when);
 	return arm(w, when, nr) && cancel(w, nr);
@@ -135,20 +107,10 @@ static bool pair(struct worker *w, const __u64 *when)
 
 static bool make_wheel(struct worker *w)
 {
-	struct twheel_setup setup = {
-		.size = sizeof(setup),
-		.clockid = CLOCK_MONOTONIC,
-		.capacity = w->n + THREADS_MAX * w->peer->batch,
-		.tick_ns = w->peer->tick,
-	};
 	__u32 done, nr;
 
-	w->fd = open("/dev/twheel", O_RDWR | O_CLOEXEC);
-	if (w->fd < 0) {
-		errno = errno == ENOENT ? ENODEV : errno;
-		return false;
-	}
-	if (ioctl(w->fd, TWHEEL_IOC_SETUP, &setup))
+	w->fd = wheel_new(w->peer, w->n + THREADS_MAX * w->peer->batch);
+	if (w->fd < 0)
 		return false;
 	for (done = 0; done < w->n; done += nr) {
 		nr = w->n - done < BATCH_MAX ? w->n - done : BATCH_MAX;
@@ -168,7 +130,7 @@ static bool make_timerfds(struct worker *w)
 		if (fd < 0)
 			return false;
 		w->fds[w->fds_nr++] = fd;
-		if (!settime(fd, w->when[w->fds_nr - 1]))
+		if (!timerfd_set_one(fd, w->when[w->fds_nr - 1]))
 			return false;
 	}
 	w->fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);

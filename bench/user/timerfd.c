@@ -35,7 +35,8 @@ static void timerfd_close(void)
 	free(all.fds);
 }
 
-static bool set(int fd, __u64 when)
+/* For an absolute time; 0 disarms. */
+bool timerfd_set_one(int fd, __u64 when)
 {
 	struct itimerspec its = { .it_value = to_timespec(when) };
 
@@ -55,7 +56,8 @@ static __u32 timerfd_make(const __u32 *idx, const __u64 *when, __u32 n)
 			break;
 		all.fds[all.nr++] = fd;
 		ev.data.u32 = idx[k];
-		if (epoll_ctl(all.epfd, EPOLL_CTL_ADD, fd, &ev) || !set(fd, when[k]))
+		if (epoll_ctl(all.epfd, EPOLL_CTL_ADD, fd, &ev) ||
+		    !timerfd_set_one(fd, when[k]))
 			break;
 	}
 	return k;
@@ -65,7 +67,7 @@ static __u32 timerfd_set(const __u32 *idx, const __u64 *when, __u32 n)
 {
 	__u32 k;
 
-	for (k = 0; k < n && set(all.fds[idx[k]], when[k]); k++)
+	for (k = 0; k < n && timerfd_set_one(all.fds[idx[k]], when[k]); k++)
 		;
 	return k;
 }
@@ -75,7 +77,7 @@ static __u32 timerfd_cancel(const __u32 *idx, const __u64 *when, __u32 n)
 	__u32 k;
 
 	(void)when;
-	for (k = 0; k < n && set(all.fds[idx[k]], 0); k++)
+	for (k = 0; k < n && timerfd_set_one(all.fds[idx[k]], 0); k++)
 		;
 	return k;
 }

@@ -19,26 +19,57 @@ static struct {
 	struct twheel_event events[RECORDS];
 } wheel;
 
-static bool wheel_open(const struct peer *p, __u32 n)
+/* A wheel that has been set up: its descriptor, or -1 and errno. */
+int wheel_new(const struct peer *p, __u32 capacity)
 {
 	struct twheel_setup setup = {
 		.size = sizeof(setup),
 		.clockid = CLOCK_MONOTONIC,
-		.capacity = n,
+		.capacity = capacity,
 		.tick_ns = p->tick,
 	};
+	int fd = open("/dev/twheel", O_RDWR | O_CLOEXEC), error;
 
-	wheel.fd = open("/dev/twheel", O_RDWR | O_CLOEXEC);
-	if (wheel.fd < 0) {
+	if (fd < 0) {
 		errno = errno == ENOENT ? ENODEV : errno;
-		return false;
+		return -1;
 	}
-	if (ioctl(wheel.fd, TWHEEL_IOC_SETUP, &setup)) {
-		close(wheel.fd);
-		return false;
+	if (ioctl(fd, TWHEEL_IOC_SETUP, &setup)) {
+		error = errno;
+		close(fd);
+		errno = error;
+		return -1;
 	}
 	if (setup.tick_ns != p->tick)
 		errx(1, "%s: a tick of %llu ns, not %llu", p->name, setup.tick_ns, p->tick);
+	return fd;
+}
+
+/* How many of the operations went well, counted from the first; errno of the next. */
+__u32 wheel_submit(int fd, struct twheel_op *ops, __u32 n)
+{
+	struct twheel_submit arg = {
+		.size = sizeof(arg),
+		.ops = (uintptr_t)ops,
+		.nr = n,
+	};
+	int tried = ioctl(fd, TWHEEL_IOC_SUBMIT, &arg);
+	int k;
+
+	for (k = 0; k < tried; k++) {
+		if (ops[k].res) {
+			errno = ops[k].res < 0 ? -ops[k].res : EPROTO;
+			return k;
+		}
+	}
+	return tried < 0 ? 0 : tried;
+}
+
+static bool wheel_open(const struct peer *p, __u32 n)
+{
+	wheel.fd = wheel_new(p, n);
+	if (wheel.fd < 0)
+		return false;
 	wheel.submit = p->submit;
 	wheel.ids = xcalloc(n, sizeof(*wheel.ids));
 	return true;
@@ -50,88 +81,74 @@ static void wheel_close(void)
 	free(wheel.ids);
 }
 
-static __u32 arm_each(const __u32 *idx, const __u64 *when, __u32 n)
+/* Inline, as the loops below: each opcode is to cost what it costs alone. */
+static __always_inline struct twheel_op operation(__u16 opcode, __u32 i, const __u64 *when)
 {
-	struct twheel_op op = { };
+	return (struct twheel_op) {
+		.opcode = opcode,
+		.id = opcode == TWHEEL_OP_ARM ? 0 : wheel.ids[i],
+		.user_data = opcode == TWHEEL_OP_ARM ? i : 0,
+		.expires_ns = when ? *when : 0,
+	};
+}
+
+static __always_inline __u32 each(unsigned long cmd, __u16 opcode, const __u32 *idx,
+				  const __u64 *when, __u32 n)
+{
+	struct twheel_op op;
 	__u32 k;
 
 	for (k = 0; k < n; k++) {
-		op.user_data = idx[k];
-		op.expires_ns = when[k];
-		if (ioctl(wheel.fd, TWHEEL_IOC_ARM, &op))
+		op = operation(opcode, idx[k], when ? when + k : NULL);
+		if (ioctl(wheel.fd, cmd, &op))
 			break;
-		wheel.ids[idx[k]] = op.id;
+		if (opcode == TWHEEL_OP_ARM)
+			wheel.ids[idx[k]] = op.id;
 	}
 	return k;
+}
+
+static __u32 arm_each(const __u32 *idx, const __u64 *when, __u32 n)
+{
+	return each(TWHEEL_IOC_ARM, TWHEEL_OP_ARM, idx, when, n);
 }
 
 static __u32 move_each(const __u32 *idx, const __u64 *when, __u32 n)
 {
-	struct twheel_op op = { };
-	__u32 k;
-
-	for (k = 0; k < n; k++) {
-		op.id = wheel.ids[idx[k]];
-		op.expires_ns = when[k];
-		if (ioctl(wheel.fd, TWHEEL_IOC_MODIFY, &op))
-			break;
-	}
-	return k;
+	return each(TWHEEL_IOC_MODIFY, TWHEEL_OP_MODIFY, idx, when, n);
 }
 
 static __u32 cancel_each(const __u32 *idx, const __u64 *when, __u32 n)
 {
-	struct twheel_op op = { };
+	(void)when;
+	return each(TWHEEL_IOC_CANCEL, TWHEEL_OP_CANCEL, idx, NULL, n);
+}
+
+/* A call that the wheel does not know: what it takes to get there and back. */
+static __u32 nop_each(const __u32 *idx, const __u64 *when, __u32 n)
+{
 	__u32 k;
 
+	(void)idx;
 	(void)when;
 	for (k = 0; k < n; k++) {
-		op.id = wheel.ids[idx[k]];
-		if (ioctl(wheel.fd, TWHEEL_IOC_CANCEL, &op))
+		if (!ioctl(wheel.fd, _IO(TWHEEL_IOC_TYPE, 0xff)) || errno != ENOTTY)
 			break;
 	}
 	return k;
 }
 
-/* Submits the first @n of wheel.ops: how many of them went well. */
-static __u32 submit(__u32 n)
-{
-	struct twheel_submit arg = {
-		.size = sizeof(arg),
-		.ops = (uintptr_t)wheel.ops,
-		.nr = n,
-	};
-	int tried = ioctl(wheel.fd, TWHEEL_IOC_SUBMIT, &arg);
-	int k;
-
-	for (k = 0; k < tried; k++) {
-		if (wheel.ops[k].res) {
-			errno = wheel.ops[k].res < 0 ? -wheel.ops[k].res : EPROTO;
-			return k;
-		}
-	}
-	return tried < 0 ? 0 : tried;
-}
-
-static inline __u32 min_u32(__u32 a, __u32 b)
-{
-	return a < b ? a : b;
-}
-
-static __u32 arm_submit(const __u32 *idx, const __u64 *when, __u32 n)
+static __always_inline __u32 batches(__u16 opcode, const __u32 *idx, const __u64 *when, __u32 n)
 {
 	__u32 done, good, nr, k;
 
 	for (done = 0; done < n; done += nr) {
-		nr = min_u32(wheel.submit, n - done);
+		nr = wheel.submit < n - done ? wheel.submit : n - done;
 		for (k = 0; k < nr; k++)
-			wheel.ops[k] = (struct twheel_op) {
-				.opcode = TWHEEL_OP_ARM,
-				.user_data = idx[done + k],
-				.expires_ns = when[done + k],
-			};
-		good = submit(nr);
-		for (k = 0; k < good; k++)
+			wheel.ops[k] = operation(opcode, idx[done + k],
+						 when ? when + done + k : NULL);
+		good = wheel_submit(wheel.fd, wheel.ops, nr);
+		for (k = 0; opcode == TWHEEL_OP_ARM && k < good; k++)
 			wheel.ids[idx[done + k]] = wheel.ops[k].id;
 		if (good < nr)
 			return done + good;
@@ -139,42 +156,27 @@ static __u32 arm_submit(const __u32 *idx, const __u64 *when, __u32 n)
 	return n;
 }
 
+static __u32 arm_submit(const __u32 *idx, const __u64 *when, __u32 n)
+{
+	return batches(TWHEEL_OP_ARM, idx, when, n);
+}
+
 static __u32 move_submit(const __u32 *idx, const __u64 *when, __u32 n)
 {
-	__u32 done, good, nr, k;
-
-	for (done = 0; done < n; done += nr) {
-		nr = min_u32(wheel.submit, n - done);
-		for (k = 0; k < nr; k++)
-			wheel.ops[k] = (struct twheel_op) {
-				.opcode = TWHEEL_OP_MODIFY,
-				.id = wheel.ids[idx[done + k]],
-				.expires_ns = when[done + k],
-			};
-		good = submit(nr);
-		if (good < nr)
-			return done + good;
-	}
-	return n;
+	return batches(TWHEEL_OP_MODIFY, idx, when, n);
 }
 
 static __u32 cancel_submit(const __u32 *idx, const __u64 *when, __u32 n)
 {
-	__u32 done, good, nr, k;
-
 	(void)when;
-	for (done = 0; done < n; done += nr) {
-		nr = min_u32(wheel.submit, n - done);
-		for (k = 0; k < nr; k++)
-			wheel.ops[k] = (struct twheel_op) {
-				.opcode = TWHEEL_OP_CANCEL,
-				.id = wheel.ids[idx[done + k]],
-			};
-		good = submit(nr);
-		if (good < nr)
-			return done + good;
-	}
-	return n;
+	return batches(TWHEEL_OP_CANCEL, idx, NULL, n);
+}
+
+/* Operations that do nothing: what it takes to copy and to check them. */
+static __u32 nop_submit(const __u32 *idx, const __u64 *when, __u32 n)
+{
+	(void)when;
+	return batches(TWHEEL_OP_NOP, idx, NULL, n);
 }
 
 static __u32 wheel_drain(void)
@@ -228,6 +230,7 @@ static __u64 wheel_wakeups(void)
 	.arm = arm_each,		\
 	.move = move_each,		\
 	.cancel = cancel_each,		\
+	.nop = nop_each,		\
 	.drain = wheel_drain,		\
 	.reap = wheel_reap,		\
 	.wakeups = wheel_wakeups,	\
@@ -245,6 +248,7 @@ static __u64 wheel_wakeups(void)
 	.arm = arm_submit,		\
 	.move = move_submit,		\
 	.cancel = cancel_submit,	\
+	.nop = nop_submit,		\
 	.reap = wheel_reap,		\
 	.close = wheel_close,		\
 }

@@ -100,66 +100,47 @@ static struct __kernel_timespec *timespec(__u32 k, __u64 when)
 	return &all.ts[k];
 }
 
-static __u32 part(__u32 n)
+static void prepare(enum op op, __u32 k, __u32 i, const __u64 *when)
 {
-	return n < RING ? n : RING;
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&all.ring);
+
+	if (op == OP_ARM)
+		io_uring_prep_timeout(sqe, timespec(k, *when), 0, IORING_TIMEOUT_ABS);
+	else if (op == OP_REARM)
+		io_uring_prep_timeout_update(sqe, timespec(k, *when), i, IORING_TIMEOUT_ABS);
+	else
+		io_uring_prep_timeout_remove(sqe, i, 0);
+	io_uring_sqe_set_data64(sqe, op == OP_ARM ? i : ACK);
+}
+
+/* A time-out itself is not completed before it is due or removed. */
+static __u32 batches(enum op op, const __u32 *idx, const __u64 *when, __u32 n)
+{
+	__u32 done, nr, k;
+
+	for (done = 0; done < n; done += nr) {
+		nr = n - done < RING ? n - done : RING;
+		for (k = 0; k < nr; k++)
+			prepare(op, k, idx[done + k], when + done + k);
+		if (!submit(nr, op == OP_ARM ? 0 : nr))
+			return done;
+	}
+	return n;
 }
 
 static __u32 uring_arm(const __u32 *idx, const __u64 *when, __u32 n)
 {
-	struct io_uring_sqe *sqe;
-	__u32 done, nr, k;
-
-	for (done = 0; done < n; done += nr) {
-		nr = part(n - done);
-		for (k = 0; k < nr; k++) {
-			sqe = io_uring_get_sqe(&all.ring);
-			io_uring_prep_timeout(sqe, timespec(k, when[done + k]), 0,
-					      IORING_TIMEOUT_ABS);
-			io_uring_sqe_set_data64(sqe, idx[done + k]);
-		}
-		if (!submit(nr, 0))
-			return done;
-	}
-	return n;
+	return batches(OP_ARM, idx, when, n);
 }
 
 static __u32 uring_move(const __u32 *idx, const __u64 *when, __u32 n)
 {
-	struct io_uring_sqe *sqe;
-	__u32 done, nr, k;
-
-	for (done = 0; done < n; done += nr) {
-		nr = part(n - done);
-		for (k = 0; k < nr; k++) {
-			sqe = io_uring_get_sqe(&all.ring);
-			io_uring_prep_timeout_update(sqe, timespec(k, when[done + k]),
-						     idx[done + k], IORING_TIMEOUT_ABS);
-			io_uring_sqe_set_data64(sqe, ACK);
-		}
-		if (!submit(nr, nr))
-			return done;
-	}
-	return n;
+	return batches(OP_REARM, idx, when, n);
 }
 
 static __u32 uring_cancel(const __u32 *idx, const __u64 *when, __u32 n)
 {
-	struct io_uring_sqe *sqe;
-	__u32 done, nr, k;
-
-	(void)when;
-	for (done = 0; done < n; done += nr) {
-		nr = part(n - done);
-		for (k = 0; k < nr; k++) {
-			sqe = io_uring_get_sqe(&all.ring);
-			io_uring_prep_timeout_remove(sqe, idx[done + k], 0);
-			io_uring_sqe_set_data64(sqe, ACK);
-		}
-		if (!submit(nr, nr))
-			return done;
-	}
-	return n;
+	return batches(OP_CANCEL, idx, when, n);
 }
 
 static void uring_reap(void)

@@ -153,4 +153,5 @@ clean:
 	if [ -e $(KDIR)/Makefile ]; then $(KBUILD) clean; fi
 
 .PHONY: all help modules twheelctl install run shell test test-all test-debug check-host \
-	bench bench-bars bench-kernel bench-user bench-host selftests kselftest kunit coverage mutate fuzz fuzz-host check-tools lint clean
+	bench bench-bars bench-kernel bench-user bench-host selftests kselftest kunit \
+	coverage mutate fuzz fuzz-host check-tools lint clean

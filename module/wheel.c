@@ -79,7 +79,7 @@
 #include "wheel_env.h"
 #include "wheel.h"
 
-/* How far ahead the first entries of a slot are prefetched when it is opened. */
+/* How far ahead wheel_next() prefetches the timers of a slot. */
 #define WHEEL_LOOKAHEAD		8
 
 static struct wheel_block *wheel_block(const struct wheel *w, u32 block)
@@ -400,16 +400,15 @@ void wheel_cancel(struct wheel *w, u32 index)
 }
 
 /*
- * Prefetches the first timers of a slot whose first block is at hand. Inline, as gcc
- * takes a function that only prefetches for one without effect and never calls it.
+ * Prefetches the timers of a slot's first block, which is at hand. Inline, as gcc takes
+ * a function that only prefetches for one without effect and never calls it.
  */
 static __always_inline void wheel_prefetch_nodes(const struct wheel *w,
 						 const struct wheel_block *block)
 {
-	unsigned int end = min(block->end, block->begin + WHEEL_LOOKAHEAD);
 	unsigned int i;
 
-	for (i = block->begin; i < end; i++)
+	for (i = 0; i < block->end; i++)
 		prefetchw(wheel_node(w, block->index[i]));
 }
 
@@ -461,42 +460,35 @@ static void wheel_drop_first(struct wheel *w, struct wheel_slot *slot)
 }
 
 /*
- * Takes the next entry out of the open slot. While a block is worked off its
- * successor tells which timers to prefetch, one for one, and the block after that
- * is fetched itself: no load waits for the one before.
+ * Visits entries of the open slot's first block, as many as the batch allows for. While a
+ * block is worked off its successor tells which timers to prefetch, one for one, and the
+ * block after that is fetched itself: no load waits for the one before.
  */
-static u32 wheel_take(struct wheel *w)
+static void wheel_visit_block(struct wheel *w, struct wheel_batch *batch)
 {
 	struct wheel_slot *slot = &w->slots[w->open];
-	struct wheel_block *next, *block = wheel_block(w, slot->first);
-	unsigned int pos = block->begin++;
-	u32 index = block->index[pos];
-
-	if (block->next != WHEEL_NONE) {
-		next = wheel_block(w, block->next);
-		if (pos == 0 && next->next != WHEEL_NONE)
-			prefetch(wheel_block(w, next->next));
-		if (pos < next->end)
-			prefetchw(wheel_node(w, next->index[pos]));
-	}
-	if (pos + WHEEL_LOOKAHEAD < block->end)
-		prefetchw(wheel_node(w, block->index[pos + WHEEL_LOOKAHEAD]));
-	if (block->begin == block->end)
-		wheel_drop_first(w, slot);
-	return index;
-}
-
-/* Visits entries of the open slot until it is empty or the batch is used up. */
-static void wheel_empty_open(struct wheel *w, struct wheel_batch *batch)
-{
+	struct wheel_block *block = wheel_block(w, slot->first);
+	struct wheel_block *next = NULL;
+	u32 i = block->begin, left = block->end - i;
+	u32 end = i + min(left, min(batch->budget, WHEEL_BATCH - batch->nr));
 	struct wheel_node *node;
 	u32 index;
 	u64 pos;
 
-	while (w->open != WHEEL_NONE && batch->budget &&
-	       batch->nr < WHEEL_BATCH) {
-		batch->budget--;
-		index = wheel_take(w);
+	batch->budget -= end - i;
+	block->begin = end;
+	if (block->next != WHEEL_NONE) {
+		next = wheel_block(w, block->next);
+		if (next->next != WHEEL_NONE)
+			prefetch(wheel_block(w, next->next));
+	}
+	for (; i < end; i++) {
+		if (next && i < next->end)
+			prefetchw(wheel_node(w, next->index[i]));
+		index = block->index[i];
+		/* With its last entry, for to file that may take the last free block. */
+		if (i + 1 == block->end)
+			wheel_drop_first(w, slot);
 		node = wheel_node(w, index);
 		node->entry = WHEEL_NONE;
 		if (!node->armed)
@@ -540,8 +532,9 @@ bool wheel_advance(struct wheel *w, u64 tick, struct wheel_batch *batch)
 			}
 			batch->budget--;
 			wheel_open(w, s);
+			continue;
 		}
-		wheel_empty_open(w, batch);
+		wheel_visit_block(w, batch);
 	}
 	return false;
 }

@@ -164,6 +164,8 @@ static struct wheel_block *wheel_extend(struct wheel *w, struct wheel_slot *slot
 	struct wheel_block *block = wheel_block(w, nr);
 
 	w->free_block = block->next;
+	if (w->free_block != WHEEL_NONE)
+		prefetchw(wheel_block(w, w->free_block));
 	block->next = WHEEL_NONE;
 	block->prev = slot->last;
 	block->begin = 0;
@@ -216,8 +218,11 @@ static void wheel_unfile(struct wheel *w, struct wheel_node *node)
 	block->index[node->entry & ((1 << WHEEL_POS_BITS) - 1)] = moved;
 	wheel_node(w, moved)->entry = node->entry;
 	node->entry = WHEEL_NONE;
-	if (last->end)
+	if (last->end) {
+		/* The next one to be moved may not have been touched for long. */
+		prefetchw(wheel_node(w, last->index[last->end - 1]));
 		return;
+	}
 
 	slot->last = last->prev;
 	wheel_free_block(w, freed);
@@ -366,20 +371,22 @@ void wheel_arm(struct wheel *w, u32 index, u64 expires)
 		w->nr_armed++;
 	}
 	node->expires = expires;
-	if (node->entry != WHEEL_NONE) {
-		if (likely(pos >= wheel_slot_start(w, node->slot))) {
-			slot = &w->slots[node->slot];
-			/* No store where none is needed: the slot is far from hot. */
-			if (unlikely(pos < slot->min))
-				slot->min = pos;
-			if (node->slot == w->scan.slot)
-				w->scan.min = min(w->scan.min, pos);
-			return;
-		}
-		if (node->slot == w->scan.slot)
-			w->scan.slot = WHEEL_NONE;
-		wheel_unfile(w, node);
+	if (node->entry == WHEEL_NONE) {
+		wheel_file(w, index, node, pos);
+		return;
 	}
+	slot = &w->slots[node->slot];
+	if (unlikely(node->slot == w->scan.slot))
+		w->scan.min = min(w->scan.min, pos);
+	if (likely(pos >= slot->min))
+		return;
+	if (pos >= wheel_slot_start(w, node->slot)) {
+		slot->min = pos;
+		return;
+	}
+	if (node->slot == w->scan.slot)
+		w->scan.slot = WHEEL_NONE;
+	wheel_unfile(w, node);
 	wheel_file(w, index, node, pos);
 }
 

@@ -6,8 +6,8 @@
 #include <linux/compat.h>
 #include <linux/fs.h>
 #include <linux/miscdevice.h>
+#include <linux/mm.h>
 #include <linux/module.h>
-#include <linux/pagemap.h>
 #include <linux/poll.h>
 #include <linux/sched/signal.h>
 #include <linux/seq_file.h>
@@ -125,7 +125,7 @@ static int tw_check_arm(const struct twheel_op *op)
 {
 	if (!tw_time_valid(op->expires_ns) && op->expires_ns != TWHEEL_NEVER)
 		return -EINVAL;
-	if (!tw_time_valid(op->interval_ns) || !tw_time_valid(op->slack_ns))
+	if (!tw_time_valid(op->interval_ns | op->slack_ns))
 		return -EINVAL;
 	if (op->count && !op->interval_ns)
 		return -EINVAL;
@@ -142,7 +142,7 @@ static int tw_check_op(const struct twheel_op *op)
 		return -EINVAL;
 	if (op->flags & ~(arms ? TWHEEL_F_REL : 0))
 		return -EINVAL;
-	if (op->pad[0] || op->pad[1] || op->pad[2] || op->resv)
+	if (op->pad[0] | op->pad[1] | op->pad[2] | op->resv)
 		return -EINVAL;
 	return arms ? tw_check_arm(op) : 0;
 }
@@ -188,6 +188,25 @@ static int tw_ioctl_op(struct tw_engine *e, void __user *arg, u16 opcode)
 	return op.res;
 }
 
+/*
+ * How many of the operations can be written back. Writes a byte to each page of theirs,
+ * the one that was read from there.
+ */
+static u32 tw_writable(const struct twheel_op *ops, struct twheel_op __user *uops, u32 nr)
+{
+	const u8 *last = (const u8 *)(ops + nr) - 1;
+	u8 __user *to = (u8 __user *)uops;
+
+	/* So they lie in two pages at most. */
+	static_assert(TW_SUBMIT_CHUNK * sizeof(*ops) <= PAGE_SIZE);
+
+	if (put_user(*(const u8 *)ops, to))
+		return 0;
+	if (put_user(*last, (u8 __user *)(uops + nr) - 1))
+		return min_t(u32, nr, (PAGE_SIZE - offset_in_page(to)) / sizeof(*ops));
+	return nr;
+}
+
 /* Does up to @nr operations. How many were tried; -EFAULT if that is none. */
 static int tw_submit_chunk(struct tw_engine *e, struct twheel_op *ops,
 			   struct twheel_op __user *uops, u32 nr)
@@ -196,8 +215,8 @@ static int tw_submit_chunk(struct tw_engine *e, struct twheel_op *ops,
 
 	nr -= DIV_ROUND_UP(copy_from_user(ops, uops, nr * sizeof(*ops)), sizeof(*ops));
 	/* What cannot be told must not be done. */
-	nr -= DIV_ROUND_UP(fault_in_safe_writeable((char __user *)uops, nr * sizeof(*ops)),
-			   sizeof(*ops));
+	if (nr)
+		nr = tw_writable(ops, uops, nr);
 	if (!nr)
 		return -EFAULT;
 	for (i = 0; i < nr; i++)

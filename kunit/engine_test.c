@@ -183,14 +183,14 @@ static const char *engine_check(const struct tw_engine *e)
 		t = tw_timer(&e->timers, index);
 		if (nr >= e->nr_ready)
 			return "the queue is longer than its count";
-		if (t->prev != prev)
+		if (index != e->ready_first && t->prev != prev)
 			return "a timer of the queue does not lead back";
 		if (!(t->node.owner & TW_READY) || t->node.armed)
 			return "a timer of the queue is not ready";
 		prev = index;
 		index = t->next;
 	}
-	if (e->ready_last != prev)
+	if (nr && e->ready_last != prev)
 		return "the queue does not end with its last timer";
 	if (e->nr_ready != nr)
 		return "the count of the queue is wrong";

@@ -141,6 +141,8 @@ static u64 tw_expiry_tick(const struct tw_engine *e, u64 expires_ns, u64 slack_n
 	if (expires_ns == TWHEEL_NEVER)
 		return U64_MAX;
 	first = (expires_ns + (1ULL << e->tick_shift) - 1) >> e->tick_shift;
+	if (!slack_ns)
+		return first;
 	last = tw_add_ns(expires_ns, slack_ns) >> e->tick_shift;
 	if (last <= first)
 		return first;
@@ -201,14 +203,15 @@ static void tw_announce(struct tw_engine *e)
 	e->wake = true;
 }
 
-/* A record has been added: announces the queue now, or sees to it that it will be. */
+/* Records have been added: announces the queue now, or sees to it that it will be. */
 static void tw_moderate(struct tw_engine *e, u64 now)
 {
 	lockdep_assert_held(&e->lock);
 
+	e->stats.ready_max = max_t(u64, e->stats.ready_max, e->nr_ready);
 	if (e->announced || e->nr_ready >= e->wake_batch || !e->wake_delay_ns) {
 		tw_announce(e);
-	} else if (e->nr_ready == 1) {
+	} else if (e->announce_ns == TWHEEL_NEVER) {
 		e->announce_ns = tw_add_ns(now, e->wake_delay_ns);
 		tw_wake_at(e, tw_expiry_tick(e, e->announce_ns, 0));
 	}
@@ -231,10 +234,10 @@ static void tw_count_fired(struct tw_engine *e, const struct tw_timer *t, u64 no
 	u64 deadline = tw_add_ns(t->expires_ns, t->slack_ns);
 
 	e->stats.fired++;
-	e->stats.ready_max = max_t(u64, e->stats.ready_max, e->nr_ready);
 	e->stats.lateness[now > deadline ? fls64(now - deadline) : 0]++;
 }
 
+/* Adds a timer to the queue. tw_moderate() is to be called once it has all of them. */
 static void tw_ready_push(struct tw_engine *e, u32 index, struct tw_timer *t,
 			  u64 now)
 {
@@ -244,22 +247,21 @@ static void tw_ready_push(struct tw_engine *e, u32 index, struct tw_timer *t,
 	t->fired_ns = now;
 	t->next = WHEEL_NONE;
 	t->prev = e->ready_last;
-	if (e->ready_last == WHEEL_NONE)
+	if (e->ready_first == WHEEL_NONE)
 		e->ready_first = index;
 	else
 		tw_timer(&e->timers, e->ready_last)->next = index;
 	e->ready_last = index;
 	e->nr_ready++;
-	tw_moderate(e, now);
 	tw_count_fired(e, t, now);
 	trace_twheel_expire(e->number, tw_timer_id(t, index), t->expires_ns, now);
 }
 
-static void tw_ready_remove(struct tw_engine *e, struct tw_timer *t)
+static void tw_ready_remove(struct tw_engine *e, u32 index, struct tw_timer *t)
 {
 	lockdep_assert_held(&e->lock);
 
-	if (t->prev == WHEEL_NONE)
+	if (index == e->ready_first)
 		e->ready_first = t->next;
 	else
 		tw_timer(&e->timers, t->prev)->next = t->next;
@@ -286,6 +288,7 @@ static void tw_place(struct tw_engine *e, u32 index, struct tw_timer *t, u64 now
 		if (t->node.armed)
 			wheel_cancel(&e->wheel, index);
 		tw_ready_push(e, index, t, now);
+		tw_moderate(e, now);
 		tw_stop_if_idle(e);
 		return;
 	}
@@ -325,6 +328,8 @@ static bool tw_expire_batch(struct tw_engine *e, struct wheel_batch *batch)
 	for (i = 0; i < batch->nr; i++)
 		tw_ready_push(e, batch->expired[i],
 			      tw_timer(&e->timers, batch->expired[i]), now);
+	if (batch->nr)
+		tw_moderate(e, now);
 	if (now >= e->announce_ns)
 		tw_announce(e);
 	e->stats.cascaded += batch->cascaded;
@@ -673,7 +678,7 @@ static int tw_do_cancel(struct tw_engine *e, const struct twheel_op *op)
 		return -ENOENT;
 	ready = !t->node.armed;
 	if (ready)
-		tw_ready_remove(e, t);
+		tw_ready_remove(e, index, t);
 	else
 		wheel_cancel(&e->wheel, index);
 	tw_timers_free(&e->timers, index);
@@ -694,7 +699,7 @@ static int tw_do_modify(struct tw_engine *e, const struct twheel_op *op, u64 now
 		return -ENOENT;
 	ready = !t->node.armed;
 	if (ready)
-		tw_ready_remove(e, t);
+		tw_ready_remove(e, index, t);
 	tw_assign(t, op, now);
 	e->stats.modified++;
 	trace_twheel_arm(e->number, op->id, t->expires_ns, t->interval_ns, now);
@@ -877,12 +882,12 @@ int tw_engine_advance(struct tw_engine *e, u64 to_ns)
 	return 0;
 }
 
-/* Further periods of a ready timer that have passed; of a one-shot none. */
+/* Further periods of a ready periodic timer that have passed. */
 static u64 tw_missed(const struct tw_timer *t, u64 now)
 {
 	u64 missed;
 
-	if (!t->interval_ns || now < t->expires_ns)
+	if (now < t->expires_ns)
 		return 0;
 	missed = div64_u64(now - t->expires_ns, t->interval_ns);
 	return t->count ? min_t(u64, missed, t->count - 1) : missed;
@@ -894,26 +899,35 @@ static u64 tw_dropped(const struct tw_timer *t, u64 now)
 	return tw_misfire(t) == TWHEEL_MISFIRE_BURST ? 0 : tw_missed(t, now);
 }
 
-/* Whether the timer ends with its next record. */
+/* Whether a periodic timer ends with its next record. */
 static bool tw_ends(const struct tw_timer *t, u64 dropped)
 {
-	return !t->interval_ns || (t->count && dropped + 1 == t->count);
+	return t->count && dropped + 1 == t->count;
+}
+
+/* What the record of a periodic timer tells besides. */
+static void tw_fill_periods(const struct tw_timer *t, u64 now,
+			    struct twheel_event *event)
+{
+	u64 dropped = tw_dropped(t, now);
+
+	if (!tw_ends(t, dropped))
+		event->flags = TWHEEL_EV_MORE;
+	if (tw_misfire(t) == TWHEEL_MISFIRE_COUNT)
+		event->overrun = min_t(u64, dropped, U32_MAX);
 }
 
 static void tw_fill_event(const struct tw_timer *t, u32 index, u64 now,
 			  struct twheel_event *event)
 {
-	u64 dropped = tw_dropped(t, now);
-
 	*event = (struct twheel_event){
 		.id = tw_timer_id(t, index),
 		.user_data = t->user_data,
 		.expires_ns = t->expires_ns,
 		.fired_ns = t->fired_ns,
-		.flags = tw_ends(t, dropped) ? 0 : TWHEEL_EV_MORE,
 	};
-	if (tw_misfire(t) == TWHEEL_MISFIRE_COUNT)
-		event->overrun = min_t(u64, dropped, U32_MAX);
+	if (t->interval_ns)
+		tw_fill_periods(t, now, event);
 }
 
 static void tw_fill_jump(const struct tw_engine *e, struct twheel_event *event)
@@ -925,12 +939,27 @@ static void tw_fill_jump(const struct tw_engine *e, struct twheel_event *event)
 	};
 }
 
+/* Moves a periodic timer on to its next expiry. False if its last record was told. */
+static bool tw_next_period(struct tw_timer *t, u64 now)
+{
+	u64 dropped = tw_dropped(t, now);
+
+	if (tw_ends(t, dropped))
+		return false;
+	/* Neither factor nor sum can overflow: all but the last period has passed. */
+	t->expires_ns += (dropped + 1) * t->interval_ns;
+	if (t->expires_ns > S64_MAX)
+		t->expires_ns = TWHEEL_NEVER;
+	if (t->count)
+		t->count -= dropped + 1;
+	return true;
+}
+
 /* Takes the first record off the queue, which has been told. */
 static void tw_consume(struct tw_engine *e, u64 now)
 {
 	u32 index = e->ready_first;
 	struct tw_timer *t;
-	u64 dropped;
 
 	lockdep_assert_held(&e->lock);
 
@@ -940,19 +969,14 @@ static void tw_consume(struct tw_engine *e, u64 now)
 		return;
 	}
 	t = tw_timer(&e->timers, index);
-	dropped = tw_dropped(t, now);
-	tw_ready_remove(e, t);
-	if (tw_ends(t, dropped)) {
+	e->ready_first = t->next;
+	t->node.owner &= ~TW_READY;
+	e->nr_ready--;
+	tw_hush_if_empty(e);
+	if (t->interval_ns && tw_next_period(t, now))
+		tw_place(e, index, t, now);
+	else
 		tw_timers_free(&e->timers, index);
-		return;
-	}
-	/* Neither factor nor sum can overflow: all but the last period has passed. */
-	t->expires_ns += (dropped + 1) * t->interval_ns;
-	if (t->expires_ns > S64_MAX)
-		t->expires_ns = TWHEEL_NEVER;
-	if (t->count)
-		t->count -= dropped + 1;
-	tw_place(e, index, t, now);
 }
 
 /**

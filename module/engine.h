@@ -43,7 +43,7 @@
  *                while its callback is at work, which queues it anew at its end, and
  *                until it goes on if its budget was used up
  * @ready_first:  the timer whose record is read next, or WHEEL_NONE
- * @ready_last:   the timer whose record is read last
+ * @ready_last:   the timer whose record is read last, if there is any
  * @nr_ready:     timers in the queue
  * @wake_batch:   the queue is announced when it is this long ...
  * @wake_delay_ns: ... or this long after it began to fill

@@ -23,7 +23,7 @@
  * @generation:  upper half of the handle; one up each time the timer is freed
  * @count:       expiries left of a periodic timer, 0 for no end
  * @next:        the next timer of the ready queue, or WHEEL_NONE
- * @prev:        the previous timer of the ready queue, or WHEEL_NONE
+ * @prev:        the previous timer of the ready queue; of the first one, anything
  *
  * A timer is free, armed or ready: armed if @node.armed, ready if TW_READY is in
  * @node.owner, free otherwise.

@@ -170,7 +170,7 @@ static u64 next(struct kunit *test)
 /* The wheel holds, and every timer that lives is in it or in the queue. */
 static const char *engine_check(const struct tw_engine *e)
 {
-	u32 index, prev = WHEEL_NONE, nr = 0;
+	u32 index, prev = WHEEL_NONE, nr = 0, ready = 0;
 	const struct tw_timer *t;
 	const char *wrong;
 
@@ -194,6 +194,10 @@ static const char *engine_check(const struct tw_engine *e)
 		return "the queue does not end with its last timer";
 	if (e->nr_ready != nr)
 		return "the count of the queue is wrong";
+	for (index = 0; index < e->wheel.nr_nodes; index++)
+		ready += !!(tw_timer(&e->timers, index)->node.owner & TW_READY);
+	if (ready != nr)
+		return "a timer is ready that is not in the queue";
 	if (e->timers.live != nr + e->wheel.nr_armed)
 		return "a timer lives in neither wheel nor queue";
 	return NULL;
@@ -638,6 +642,21 @@ static void a_timer_armed_after_an_idle_time_goes_where_it_need_not_move(struct 
 }
 
 /* As a wall clock can, while a record waits. */
+static void a_timer_read_after_the_clock_was_set_back_expires_in_time(struct kunit *test)
+{
+	struct tw_engine *e = engine_manual(test);
+
+	arm_op(test, (struct twheel_op){ .expires_ns = HOUR, .interval_ns = 2 * TICK });
+	advance(test, 2 * HOUR);
+	e->manual_ns = HOUR;
+	take(test, tw_engine_read, SINK_ROOM);
+	verify(test);
+	advance(test, HOUR + 2 * TICK - 1);
+	KUNIT_EXPECT_EQ(test, nr_ready(e), 0);
+	advance(test, HOUR + 2 * TICK);
+	KUNIT_EXPECT_EQ(test, nr_ready(e), 1);
+}
+
 static void a_clock_set_back_to_before_a_record_misses_no_period(struct kunit *test)
 {
 	struct tw_engine *e = engine_manual(test);
@@ -1865,6 +1884,7 @@ static struct kunit_case engine_cases[] = {
 	KUNIT_CASE_PARAM(a_periodic_timer_does_not_drift, interval_gen_params),
 	KUNIT_CASE(a_timer_armed_after_the_clock_was_set_back_expires_in_time),
 	KUNIT_CASE(a_timer_armed_after_an_idle_time_goes_where_it_need_not_move),
+	KUNIT_CASE(a_timer_read_after_the_clock_was_set_back_expires_in_time),
 	KUNIT_CASE(a_clock_set_back_to_before_a_record_misses_no_period),
 	KUNIT_CASE(a_period_that_ends_beyond_time_parks_the_timer),
 	KUNIT_CASE_PARAM(an_unknown_id_is_refused, stray_gen_params),

@@ -22,18 +22,20 @@
 
 /**
  * struct bench - what a loop works on
- * @n:     timers
- * @nr:    operations of the loop, on the first places of @order
- * @order: the timers in the order in which they are worked on
- * @when:  for each place in @order a deadline, in the time of the peer
- * @fired: timers that have expired since open()
- * @sum:   of what was read of them
+ * @n:      timers
+ * @nr:     operations of the loop, on the first places of @order
+ * @order:  the timers in the order in which they are worked on
+ * @when:   for each place in @order a deadline, in the time of the peer
+ * @handle: for each place in @order what a peer calls its timer there, as it likes
+ * @fired:  timers that have expired since open()
+ * @sum:    of what was read of them
  */
 struct bench {
 	u32 n;
 	u32 nr;
 	u32 *order;
 	u64 *when;
+	u64 *handle;
 	u64 fired;
 	u64 sum;
 };
@@ -63,7 +65,8 @@ struct cost {
  * @set:      timers, armed or not
  * @cancel:   timers, armed or not
  * @pair:     cancels and arms, timer by timer
- * @next:     asks for the earliest deadline after each set, NULL if it cannot be asked
+ * @next:     sets timers, each to its end before the next; if it is told to, asks for
+ *            the earliest deadline in between. NULL if that cannot be asked
  * @earliest: the earliest deadline, NULL if it cannot be asked
  * @run:      lets time pass, and the timers expire that it makes due
  */
@@ -79,7 +82,7 @@ struct peer {
 	struct cost (*set)(void);
 	struct cost (*cancel)(void);
 	struct cost (*pair)(void);
-	struct cost (*next)(void);
+	struct cost (*next)(bool ask);
 	struct cost (*earliest)(void);
 	u64 (*run)(u64 until);
 };

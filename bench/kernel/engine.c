@@ -15,8 +15,10 @@
 
 unsigned int tw_user_max;	/* no limit, as module/main.c has it */
 
+/* A program has the id of a timer at hand, so it stands where the operation is told. */
+#define PEER_TIMER(place)	(place)
+
 static struct tw_engine *e;
-static u64 *ids;
 
 static u64 peer_when(u64 ms)
 {
@@ -32,14 +34,14 @@ static inline void peer_arm(u32 i, u64 when)
 	};
 
 	tw_engine_submit(e, &op, 1);
-	ids[i] = op.id;
+	bench.handle[i] = op.id;
 }
 
 static inline void peer_set(u32 i, u64 when)
 {
 	struct twheel_op op = {
 		.opcode = TWHEEL_OP_MODIFY,
-		.id = ids[i],
+		.id = bench.handle[i],
 		.expires_ns = when,
 	};
 
@@ -50,7 +52,7 @@ static inline void peer_set(u32 i, u64 when)
 
 static inline void peer_cancel(u32 i)
 {
-	struct twheel_op op = { .opcode = TWHEEL_OP_CANCEL, .id = ids[i] };
+	struct twheel_op op = { .opcode = TWHEEL_OP_CANCEL, .id = bench.handle[i] };
 
 	tw_engine_submit(e, &op, 1);
 }
@@ -59,9 +61,7 @@ static void peer_close(void)
 {
 	if (e)
 		tw_engine_destroy(e);
-	kvfree(ids);
 	e = NULL;
-	ids = NULL;
 }
 
 /* With memory for all timers, for that is not what is measured. */
@@ -77,9 +77,8 @@ static int peer_open(void)
 	int ret = -ENOMEM;
 	u32 i;
 
-	ids = kvcalloc(bench.n, sizeof(*ids), GFP_KERNEL);
 	e = tw_engine_create(bench.n);
-	if (!ids || !e)
+	if (!e)
 		goto out;
 	ret = tw_engine_setup(e, &setup);
 	if (ret)
@@ -143,23 +142,21 @@ const struct peer peer_engine = {
 
 static struct twheel_op batch_op(u16 opcode, u32 i)
 {
-	u32 index = bench.order[i];
-
 	switch (opcode) {
 	case TWHEEL_OP_ARM:
 		return (struct twheel_op){
 			.opcode = opcode,
-			.user_data = index,
+			.user_data = i,
 			.expires_ns = bench.when[i],
 		};
 	case TWHEEL_OP_MODIFY:
 		return (struct twheel_op){
 			.opcode = opcode,
-			.id = ids[index],
+			.id = bench.handle[i],
 			.expires_ns = bench.when[i],
 		};
 	default:
-		return (struct twheel_op){ .opcode = opcode, .id = ids[index] };
+		return (struct twheel_op){ .opcode = opcode, .id = bench.handle[i] };
 	}
 }
 
@@ -177,7 +174,7 @@ static struct cost batches(const u16 *opcodes, u32 nr_opcodes)
 				ops[j] = batch_op(opcodes[k], i + j);
 			tw_engine_submit(e, ops, nr);
 			for (j = 0; opcodes[k] == TWHEEL_OP_ARM && j < nr; j++)
-				ids[bench.order[i + j]] = ops[j].id;
+				bench.handle[i + j] = ops[j].id;
 		}
 	}
 	return (struct cost){ bench_time() - since, i };

@@ -131,6 +131,7 @@ static void shuffle(void)
 	for (i = bench.n - 1; i; i--) {
 		j = rnd_below(i + 1);
 		swap(bench.order[i], bench.order[j]);
+		swap(bench.handle[i], bench.handle[j]);
 	}
 	cond_resched();
 }
@@ -249,10 +250,10 @@ static int measure_next(const struct peer *peer)
 	shuffle();
 	choose(peer, 60 * BENCH_SECOND, BENCH_HOUR);
 	bench.nr = min(bench.n, PAIRS);
-	without = peer->set();
+	without = peer->next(false);
 	shuffle();
 	choose(peer, 60 * BENCH_SECOND, BENCH_HOUR);
-	with = peer->next();
+	with = peer->next(true);
 	with.time -= min(with.time, div_u64(without.time * with.nr, without.nr ?: 1));
 	report_cost(peer->name, "next", with);
 	return 0;
@@ -382,8 +383,8 @@ static void deadlines_heavy(const struct peer *peer)
 static int measure_mix(const struct peer *peer, const char *op,
 		       void (*deadlines)(const struct peer *peer), bool cancel)
 {
-	u32 *order = bench.order;
 	struct cost cost = {}, part;
+	struct bench all;
 	int ret;
 	u32 i;
 
@@ -396,6 +397,7 @@ static int measure_mix(const struct peer *peer, const char *op,
 		return -ETIME;
 	shuffle();
 	bench.nr = max(bench.n / MIX_STEPS, 1U);
+	all = bench;
 	for (i = 0; i < MIX_STEPS; i++) {
 		deadlines(peer);
 		if (cancel)
@@ -404,8 +406,10 @@ static int measure_mix(const struct peer *peer, const char *op,
 		cost.time += part.time + peer->run(peer->when(MIX_STEP_MS));
 		cost.nr += part.nr;
 		bench.order += bench.nr;
+		bench.handle += bench.nr;
 	}
-	bench.order = order;
+	bench.order = all.order;
+	bench.handle = all.handle;
 	report_cost(peer->name, op, cost);
 	return 0;
 }
@@ -466,10 +470,13 @@ static int measure_peer(const struct peer *peer)
 
 /*
  * What the memory costs: one word in the cache line of each timer, in random order. The
- * processor has many of them on their way at a time, unless each tells where the next is.
+ * processor has many of them on their way at a time; fewer if there is more to do for
+ * each, be it to take and release a lock, for its window is as wide as it is; and one if
+ * each tells where the next is.
  */
 static int measure_memory(void)
 {
+	static DEFINE_SPINLOCK(lock);
 	struct line {
 		u64 word;
 		u64 next;
@@ -489,6 +496,14 @@ static int measure_memory(void)
 	cost.time = bench_time() - since;
 	report_cost("memory", "touch", cost);
 	since = bench_time();
+	for (i = 0; i < bench.n; i++) {
+		spin_lock_bh(&lock);
+		lines[bench.order[i]].word++;
+		spin_unlock_bh(&lock);
+	}
+	cost.time = bench_time() - since;
+	report_cost("memory", "locked", cost);
+	since = bench_time();
 	for (i = 0; i < bench.n; i++)
 		at = lines[at].next;
 	cost.time = bench_time() - since;
@@ -507,7 +522,8 @@ static int measure_n(u32 nr)
 	bench.n = nr;
 	bench.order = kvcalloc(nr, sizeof(*bench.order), GFP_KERNEL);
 	bench.when = kvcalloc(nr, sizeof(*bench.when), GFP_KERNEL);
-	ret = bench.order && bench.when ? 0 : -ENOMEM;
+	bench.handle = kvcalloc(nr, sizeof(*bench.handle), GFP_KERNEL);
+	ret = bench.order && bench.when && bench.handle ? 0 : -ENOMEM;
 	for (i = 0; !ret && i < nr; i++)
 		bench.order[i] = i;
 	if (!ret)
@@ -517,6 +533,7 @@ static int measure_n(u32 nr)
 			ret = measure_peer(all_peers[i]);
 	kvfree(bench.order);
 	kvfree(bench.when);
+	kvfree(bench.handle);
 	return ret;
 }
 

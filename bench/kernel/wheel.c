@@ -68,7 +68,7 @@ static inline void peer_set(u32 i, u64 when)
 static inline void peer_cancel(u32 i)
 {
 	spin_lock_bh(&lock);
-	if (wheel_node(w, i)->armed)
+	if (((struct wheel_node *)(nodes + (size_t)i * WHEEL_NODE_SIZE))->armed)
 		wheel_cancel(w, i);
 	spin_unlock_bh(&lock);
 }

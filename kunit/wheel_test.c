@@ -150,7 +150,7 @@ static void rig_disarmed(struct rig *rig, u32 index)
 
 static void rig_cancel(struct rig *rig, u32 index)
 {
-	wheel_cancel(&rig->w, index);
+	wheel_cancel(&rig->w, wheel_node(&rig->w, index));
 	rig_disarmed(rig, index);
 }
 

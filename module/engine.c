@@ -286,7 +286,7 @@ static void tw_place(struct tw_engine *e, u32 index, struct tw_timer *t, u64 now
 
 	if (t->expires_ns <= now) {
 		if (t->node.armed)
-			wheel_cancel(&e->wheel, index);
+			wheel_cancel(&e->wheel, &t->node);
 		tw_ready_push(e, index, t, now);
 		tw_moderate(e, now);
 		tw_stop_if_idle(e);
@@ -680,7 +680,7 @@ static int tw_do_cancel(struct tw_engine *e, const struct twheel_op *op)
 	if (ready)
 		tw_ready_remove(e, index, t);
 	else
-		wheel_cancel(&e->wheel, index);
+		wheel_cancel(&e->wheel, &t->node);
 	tw_timers_free(&e->timers, index);
 	e->stats.cancelled++;
 	trace_twheel_cancel(e->number, op->id, ready);
@@ -1046,7 +1046,7 @@ static void tw_disarm(struct tw_engine *e, const struct twheel_op *op)
 {
 	u32 index = (u32)op->id;
 
-	wheel_cancel(&e->wheel, index);
+	wheel_cancel(&e->wheel, &tw_timer(&e->timers, index)->node);
 	tw_timers_free(&e->timers, index);
 	e->stats.cancelled++;
 	trace_twheel_cancel(e->number, op->id, false);

@@ -392,15 +392,13 @@ void wheel_arm(struct wheel *w, u32 index, u64 expires)
 
 /**
  * wheel_cancel() - cancel a timer
- * @w:     the wheel
- * @index: an armed timer
+ * @w:    the wheel
+ * @node: of an armed timer
  *
  * Its entry stays behind until its slot is opened or it is armed again.
  */
-void wheel_cancel(struct wheel *w, u32 index)
+void wheel_cancel(struct wheel *w, struct wheel_node *node)
 {
-	struct wheel_node *node = wheel_node(w, index);
-
 	wheel_touch(w, node);
 	node->armed = 0;
 	w->nr_armed--;

@@ -165,7 +165,7 @@ void wheel_add_blocks(struct wheel *w, void *chunk);
 
 void wheel_forward(struct wheel *w, u64 tick);
 void wheel_arm(struct wheel *w, u32 index, u64 expires);
-void wheel_cancel(struct wheel *w, u32 index);
+void wheel_cancel(struct wheel *w, struct wheel_node *node);
 bool wheel_advance(struct wheel *w, u64 tick, struct wheel_batch *batch);
 u64 wheel_next_bound(const struct wheel *w);
 bool wheel_next(struct wheel *w, u64 *expires, u32 budget);

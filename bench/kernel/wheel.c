@@ -67,9 +67,11 @@ static inline void peer_set(u32 i, u64 when)
 
 static inline void peer_cancel(u32 i)
 {
+	struct wheel_node *node = wheel_node(w, i);
+
 	spin_lock_bh(&lock);
-	if (((struct wheel_node *)(nodes + (size_t)i * WHEEL_NODE_SIZE))->armed)
-		wheel_cancel(w, i);
+	if (node->armed)
+		wheel_cancel(w, node);
 	spin_unlock_bh(&lock);
 }
 

@@ -146,7 +146,7 @@ static void cancel_all(enum row row)
 	u32 i;
 
 	for (i = 0; i < nr; i++)
-		wheel_cancel(w, order[i]);
+		wheel_cancel(w, wheel_node(w, order[i]));
 	if (row < NR_ROWS)
 		note(row, t, nr);
 }
@@ -234,9 +234,9 @@ static void measure_next(void)
 		delay[i] += 4096;
 	arm_all(NR_ROWS);
 	for (i = 0; i < nr; i += 2)
-		wheel_cancel(w, order[i]);
+		wheel_cancel(w, wheel_node(w, order[i]));
 	wheel_arm(w, order[1], START + 4096);
-	wheel_cancel(w, order[1]);
+	wheel_cancel(w, wheel_node(w, order[1]));
 	t = ns();
 	while (!wheel_next(w, &expires, 64))
 		visits += 64;
@@ -271,7 +271,7 @@ static void measure_next(void)
 	for (i = 0; i < n; i++) {
 		wheel_next(w, &expires, U32_MAX);
 		sink += expires;
-		wheel_cancel(w, order[i]);
+		wheel_cancel(w, wheel_node(w, order[i]));
 	}
 	note(NEXT_CANCEL, t, n);
 }

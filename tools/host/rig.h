@@ -298,7 +298,7 @@ static void rig_disarmed(u32 index)
 
 static void rig_cancel(u32 index)
 {
-	wheel_cancel(&rig.w, index);
+	wheel_cancel(&rig.w, wheel_node(&rig.w, index));
 	rig_disarmed(index);
 }
 

@@ -641,7 +641,6 @@ static void a_timer_armed_after_an_idle_time_goes_where_it_need_not_move(struct 
 	KUNIT_EXPECT_LT(test, tw_timer(&e->timers, (u32)id)->node.slot, WHEEL_LEVEL_SLOTS);
 }
 
-/* As a wall clock can, while a record waits. */
 static void a_timer_read_after_the_clock_was_set_back_expires_in_time(struct kunit *test)
 {
 	struct tw_engine *e = engine_manual(test);
@@ -657,6 +656,7 @@ static void a_timer_read_after_the_clock_was_set_back_expires_in_time(struct kun
 	KUNIT_EXPECT_EQ(test, nr_ready(e), 1);
 }
 
+/* As a wall clock can, while a record waits. */
 static void a_clock_set_back_to_before_a_record_misses_no_period(struct kunit *test)
 {
 	struct tw_engine *e = engine_manual(test);

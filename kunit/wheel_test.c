@@ -565,6 +565,21 @@ static void the_blocks_suffice_for_any_load(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, rig->w.nr_blocks, wheel_blocks_for(NODES));
 }
 
+static void a_visit_needs_no_block_beyond_those_in_use(struct kunit *test)
+{
+	struct rig *rig = rig_start(test, 0, 1);
+	u32 i;
+
+	for (i = 0; i < SLOTS - 1; i++)
+		rig_arm(rig, i, (i + 1) * SLOTS + 5);
+	rig_arm(rig, i, SLOTS * SLOTS);
+	KUNIT_ASSERT_EQ(test, rig->w.free_block, WHEEL_NONE);
+	rig_arm(rig, 0, SLOTS + 20);
+	rig_advance(test, SLOTS + 5, PLENTY);
+	rig_verify(test);
+	KUNIT_EXPECT_EQ(test, rig->cascaded, 1);
+}
+
 /* Moving and cancelling */
 
 #define BASE	(5 * SLOTS * SLOTS)
@@ -1281,6 +1296,7 @@ static struct kunit_case wheel_cases[] = {
 	KUNIT_CASE(idle_time_costs_no_visits),
 	KUNIT_CASE_PARAM(the_end_of_time_never_comes, start_gen_params),
 	KUNIT_CASE(the_blocks_suffice_for_any_load),
+	KUNIT_CASE(a_visit_needs_no_block_beyond_those_in_use),
 	KUNIT_CASE_PARAM(a_move_keeps_the_entry_unless_it_is_to_before_the_slot,
 			 move_gen_params),
 	KUNIT_CASE_PARAM(a_timer_that_is_armed_again_takes_up_its_entry, move_gen_params),

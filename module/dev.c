@@ -189,8 +189,8 @@ static int tw_ioctl_op(struct tw_engine *e, void __user *arg, u16 opcode)
 }
 
 /*
- * How many of the operations can be written back. Writes a byte to each page of theirs,
- * the one that was read from there.
+ * How many of the operations can be written back. Writes to each of their pages a byte
+ * that was just read from there, so that nothing changes.
  */
 static u32 tw_writable(const struct twheel_op *ops, struct twheel_op __user *uops, u32 nr)
 {

@@ -491,7 +491,7 @@ static void wheel_visit_block(struct wheel *w, struct wheel_batch *batch)
 		if (next && i < next->end)
 			prefetchw(wheel_node(w, next->index[i]));
 		index = block->index[i];
-		/* With its last entry, for to file that may take the last free block. */
+		/* Before its last entry is filed anew, which may need this very block. */
 		if (i + 1 == block->end)
 			wheel_drop_first(w, slot);
 		node = wheel_node(w, index);

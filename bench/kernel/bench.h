@@ -65,8 +65,9 @@ struct cost {
  * @set:      timers, armed or not
  * @cancel:   timers, armed or not
  * @pair:     cancels and arms, timer by timer
- * @next:     sets timers, each to its end before the next; if it is told to, asks for
- *            the earliest deadline in between. NULL if that cannot be asked
+ * @alone:    arms, each to its end before the next. NULL if it does many at a time
+ * @next:     sets timers like that; if it is told to, asks for the earliest deadline in
+ *            between. NULL if that cannot be asked
  * @earliest: the earliest deadline, NULL if it cannot be asked
  * @run:      lets time pass, and the timers expire that it makes due
  */
@@ -82,6 +83,7 @@ struct peer {
 	struct cost (*set)(void);
 	struct cost (*cancel)(void);
 	struct cost (*pair)(void);
+	struct cost (*alone)(void);
 	struct cost (*next)(bool ask);
 	struct cost (*earliest)(void);
 	u64 (*run)(u64 until);

@@ -5,7 +5,7 @@
  *   peer_open(), peer_close(), peer_when(), peer_run()   see struct peer
  *   peer_arm(i, when), peer_set(i, when), peer_cancel(i)
  *   peer_earliest()                                      if PEER_HAS_EARLIEST
- *   PEER_TIMER(place)    the i of a place in bench.order, if that is not what is there
+ *   PEER_TIMER(place)    what they take as the i of a place; by default bench.order[place]
  */
 
 #ifndef PEER_TIMER
@@ -54,6 +54,24 @@ static struct cost loop_pair(void)
 	return (struct cost){ bench_time() - since, i };
 }
 
+static inline void loop_settle(void)
+{
+	/* What was begun is over: nothing is to hide in the cache misses of another. */
+	rmb();
+}
+
+static struct cost loop_alone(void)
+{
+	u64 since = bench_time();
+	u32 i;
+
+	for (i = 0; i < bench.nr && !bench_enough(i, since); i++) {
+		peer_arm(PEER_TIMER(i), bench.when[i]);
+		loop_settle();
+	}
+	return (struct cost){ bench_time() - since, i };
+}
+
 #ifdef PEER_HAS_EARLIEST
 static struct cost loop_next(bool ask)
 {
@@ -62,10 +80,10 @@ static struct cost loop_next(bool ask)
 
 	for (i = 0; i < bench.nr && !bench_enough(i, since); i++) {
 		peer_set(PEER_TIMER(i), bench.when[i]);
-		/* Who asks has made the change, its cache misses and all, before. */
-		rmb();
+		loop_settle();
 		if (ask)
 			bench.sum += peer_earliest();
+		loop_settle();
 	}
 	return (struct cost){ bench_time() - since, i };
 }
@@ -90,6 +108,7 @@ static struct cost once_earliest(void)
 	.set = loop_set,		\
 	.cancel = loop_cancel,		\
 	.pair = loop_pair,		\
+	.alone = loop_alone,		\
 	.next = loop_next,		\
 	.earliest = once_earliest,	\
 	.run = peer_run

@@ -237,19 +237,29 @@ static int phase_pair(const struct peer *peer)
 	return 0;
 }
 
+/* To arm when all before is over, as when a program does so now and then. */
+static int measure_alone(const struct peer *peer)
+{
+	shuffle();
+	choose(peer, 60 * BENCH_SECOND, BENCH_HOUR);
+	if (arm_all(peer, NULL))
+		return -ETIME;
+	shuffle();
+	bench.nr = min(bench.n, PAIRS);
+	peer->cancel();
+	choose(peer, 60 * BENCH_SECOND, BENCH_HOUR);
+	report_cost(peer->name, "alone", peer->alone());
+	return 0;
+}
+
 /* The earliest deadline after each of many changes: what it adds to their cost. */
 static int measure_next(const struct peer *peer)
 {
 	struct cost with, without;
 
-	shuffle();
-	choose(peer, 60 * BENCH_SECOND, BENCH_HOUR);
-	if (arm_all(peer, NULL))
-		return -ETIME;
 	peer->earliest();
 	shuffle();
 	choose(peer, 60 * BENCH_SECOND, BENCH_HOUR);
-	bench.nr = min(bench.n, PAIRS);
 	without = peer->next(false);
 	shuffle();
 	choose(peer, 60 * BENCH_SECOND, BENCH_HOUR);
@@ -280,8 +290,11 @@ static int phase_next(const struct peer *peer)
 {
 	int ret;
 
-	if (!peer->next)
+	if (!peer->alone)
 		return 0;
+	ret = measure_alone(peer);
+	if (ret || !peer->next)
+		return ret;
 	ret = measure_next(peer);
 	if (!ret)
 		ret = reopen(peer);
@@ -471,8 +484,8 @@ static int measure_peer(const struct peer *peer)
 /*
  * What the memory costs: one word in the cache line of each timer, in random order. The
  * processor has many of them on their way at a time; fewer if there is more to do for
- * each, be it to take and release a lock, for its window is as wide as it is; and one if
- * each tells where the next is.
+ * each, be it to take and release a lock, as its window holds only so many instructions;
+ * and one if each tells where the next is.
  */
 static int measure_memory(void)
 {
@@ -495,6 +508,7 @@ static int measure_memory(void)
 		lines[bench.order[i]].word++;
 	cost.time = bench_time() - since;
 	report_cost("memory", "touch", cost);
+	shuffle();	/* chase has its own order, and touch must have left nothing */
 	since = bench_time();
 	for (i = 0; i < bench.n; i++) {
 		spin_lock_bh(&lock);

@@ -86,7 +86,7 @@ static __always_inline struct twheel_op operation(__u16 opcode, __u32 i, const _
 {
 	return (struct twheel_op) {
 		.opcode = opcode,
-		.id = opcode == TWHEEL_OP_ARM ? 0 : wheel.ids[i],
+		.id = opcode == TWHEEL_OP_ARM || opcode == TWHEEL_OP_NOP ? 0 : wheel.ids[i],
 		.user_data = opcode == TWHEEL_OP_ARM ? i : 0,
 		.expires_ns = when ? *when : 0,
 	};

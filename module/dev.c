@@ -125,7 +125,7 @@ static int tw_check_arm(const struct twheel_op *op)
 {
 	if (!tw_time_valid(op->expires_ns) && op->expires_ns != TWHEEL_NEVER)
 		return -EINVAL;
-	if (!tw_time_valid(op->interval_ns | op->slack_ns))
+	if (!tw_time_valid(op->interval_ns) || !tw_time_valid(op->slack_ns))
 		return -EINVAL;
 	if (op->count && !op->interval_ns)
 		return -EINVAL;
@@ -142,7 +142,7 @@ static int tw_check_op(const struct twheel_op *op)
 		return -EINVAL;
 	if (op->flags & ~(arms ? TWHEEL_F_REL : 0))
 		return -EINVAL;
-	if (op->pad[0] | op->pad[1] | op->pad[2] | op->resv)
+	if (op->pad[0] || op->pad[1] || op->pad[2] || op->resv)
 		return -EINVAL;
 	return arms ? tw_check_arm(op) : 0;
 }

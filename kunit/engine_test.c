@@ -631,17 +631,6 @@ static void a_timer_armed_after_the_clock_was_set_back_expires_in_time(struct ku
 	KUNIT_EXPECT_EQ(test, nr_ready(e), 1);
 }
 
-static void no_memory_is_taken_for_a_timer_if_one_was_freed_meanwhile(struct kunit *test)
-{
-	struct tw_engine *e = engine_manual(test);
-	u32 nr_nodes;
-
-	arm(test, HOUR);
-	nr_nodes = e->wheel.nr_nodes;
-	KUNIT_EXPECT_EQ(test, tw_grow(e), 0);
-	KUNIT_EXPECT_EQ(test, e->wheel.nr_nodes, nr_nodes);
-}
-
 static void a_timer_armed_after_an_idle_time_goes_where_it_need_not_move(struct kunit *test)
 {
 	struct tw_engine *e = engine_manual(test);
@@ -964,6 +953,17 @@ static void arming_without_memory_is_refused_and_changes_nothing(struct kunit *t
 	}
 	KUNIT_EXPECT_GE(test, allocs, 1);
 	KUNIT_EXPECT_EQ(test, nr_armed(e), 1);
+}
+
+static void no_memory_is_taken_for_a_timer_if_one_was_freed_meanwhile(struct kunit *test)
+{
+	struct tw_engine *e = engine_manual(test);
+	u32 nr_nodes;
+
+	arm(test, HOUR);
+	nr_nodes = e->wheel.nr_nodes;
+	KUNIT_EXPECT_EQ(test, tw_grow(e), 0);
+	KUNIT_EXPECT_EQ(test, e->wheel.nr_nodes, nr_nodes);
 }
 
 static void without_memory_there_is_no_engine(struct kunit *test)
@@ -1894,7 +1894,6 @@ static struct kunit_case engine_cases[] = {
 	KUNIT_CASE_PARAM(after_missed_periods_the_phase_is_kept, misfire_gen_params),
 	KUNIT_CASE_PARAM(a_periodic_timer_does_not_drift, interval_gen_params),
 	KUNIT_CASE(a_timer_armed_after_the_clock_was_set_back_expires_in_time),
-	KUNIT_CASE(no_memory_is_taken_for_a_timer_if_one_was_freed_meanwhile),
 	KUNIT_CASE(a_timer_armed_after_an_idle_time_goes_where_it_need_not_move),
 	KUNIT_CASE(a_timer_read_after_the_clock_was_set_back_expires_in_time),
 	KUNIT_CASE(a_clock_set_back_to_before_a_record_misses_no_period),
@@ -1912,6 +1911,7 @@ static struct kunit_case engine_cases[] = {
 	KUNIT_CASE(arming_beyond_the_capacity_is_refused),
 	KUNIT_CASE(arming_beyond_the_limit_of_the_user_is_refused),
 	KUNIT_CASE(arming_without_memory_is_refused_and_changes_nothing),
+	KUNIT_CASE(no_memory_is_taken_for_a_timer_if_one_was_freed_meanwhile),
 	KUNIT_CASE(without_memory_there_is_no_engine),
 	KUNIT_CASE(a_second_setup_is_refused),
 	KUNIT_CASE(a_setup_after_an_arm_is_refused),

@@ -257,6 +257,16 @@ static void tw_ready_push(struct tw_engine *e, u32 index, struct tw_timer *t,
 	trace_twheel_expire(e->number, tw_timer_id(t, index), t->expires_ns, now);
 }
 
+/* A timer is no longer in the queue. */
+static void tw_ready_left(struct tw_engine *e, struct tw_timer *t)
+{
+	lockdep_assert_held(&e->lock);
+
+	t->node.owner &= ~TW_READY;
+	e->nr_ready--;
+	tw_hush_if_empty(e);
+}
+
 static void tw_ready_remove(struct tw_engine *e, u32 index, struct tw_timer *t)
 {
 	lockdep_assert_held(&e->lock);
@@ -269,9 +279,7 @@ static void tw_ready_remove(struct tw_engine *e, u32 index, struct tw_timer *t)
 		e->ready_last = t->prev;
 	else
 		tw_timer(&e->timers, t->next)->prev = t->prev;
-	t->node.owner &= ~TW_READY;
-	e->nr_ready--;
-	tw_hush_if_empty(e);
+	tw_ready_left(e, t);
 }
 
 /*
@@ -970,9 +978,7 @@ static void tw_consume(struct tw_engine *e, u64 now)
 	}
 	t = tw_timer(&e->timers, index);
 	e->ready_first = t->next;
-	t->node.owner &= ~TW_READY;
-	e->nr_ready--;
-	tw_hush_if_empty(e);
+	tw_ready_left(e, t);
 	if (t->interval_ns && tw_next_period(t, now))
 		tw_place(e, index, t, now);
 	else

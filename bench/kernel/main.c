@@ -28,7 +28,7 @@
 #define MAX_NAMES	16
 #define PAIRS		100000
 #define IDLE_STEPS	1000
-#define MIX_STEPS	30
+#define MIX_STEPS	30U
 #define MIX_STEP_MS	10
 
 static unsigned int n[MAX_N] = { 1000, 100000, 1000000 };
@@ -396,10 +396,9 @@ static void deadlines_heavy(const struct peer *peer)
 static int measure_mix(const struct peer *peer, const char *op,
 		       void (*deadlines)(const struct peer *peer), bool cancel)
 {
+	u32 i, steps = min(bench.n, MIX_STEPS);
 	struct cost cost = {}, part;
-	struct bench all;
 	int ret;
-	u32 i;
 
 	ret = reopen(peer);
 	if (ret)
@@ -409,9 +408,8 @@ static int measure_mix(const struct peer *peer, const char *op,
 	if (arm_all(peer, NULL))
 		return -ETIME;
 	shuffle();
-	bench.nr = max(bench.n / MIX_STEPS, 1U);
-	all = bench;
-	for (i = 0; i < MIX_STEPS; i++) {
+	bench.nr = bench.n / steps;
+	for (i = 0; i < steps; i++) {
 		deadlines(peer);
 		if (cancel)
 			cost.time += peer->cancel().time;
@@ -421,8 +419,8 @@ static int measure_mix(const struct peer *peer, const char *op,
 		bench.order += bench.nr;
 		bench.handle += bench.nr;
 	}
-	bench.order = all.order;
-	bench.handle = all.handle;
+	bench.order -= steps * bench.nr;
+	bench.handle -= steps * bench.nr;
 	report_cost(peer->name, op, cost);
 	return 0;
 }

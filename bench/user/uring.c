@@ -121,7 +121,7 @@ static __u32 batches(enum op op, const __u32 *idx, const __u64 *when, __u32 n)
 	for (done = 0; done < n; done += nr) {
 		nr = n - done < RING ? n - done : RING;
 		for (k = 0; k < nr; k++)
-			prepare(op, k, idx[done + k], when + done + k);
+			prepare(op, k, idx[done + k], when ? when + done + k : NULL);
 		if (!submit(nr, op == OP_ARM ? 0 : nr))
 			return done;
 	}

@@ -15,6 +15,7 @@
 
 #include "../module/engine.c"
 #include "../module/clockset.c"
+#include "../module/share.c"
 
 #define TICK		BIT_ULL(TW_TICK_SHIFT_MIN)
 #define HOUR		(3600ULL * NSEC_PER_SEC)
@@ -1786,7 +1787,7 @@ static struct tw_engine *engine_watching(struct kunit *test)
 static void pretend(struct tw_engine *e, s64 jump_ns)
 {
 	mutex_lock(&tw_clockset_lock);
-	e->clockset.wall_ns -= jump_ns;
+	e->clockset.ahead_ns -= jump_ns;
 	mutex_unlock(&tw_clockset_lock);
 }
 
@@ -1876,6 +1877,336 @@ static void the_notifier_sees_to_it_that_a_set_is_told(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, readable);
 }
 
+/* Hostile times */
+
+/* What the opener's clock is ahead of the host's, a time of the opener, and the host's. */
+static const struct offset {
+	s64 offset_ns;
+	u64 ns;
+	s64 host_ns;
+	const char *name;
+} offsets[] = {
+	{ 0, 5, 5, "no offset" },
+	{ 0, S64_MAX, S64_MAX, "no offset, the last ns" },
+	{ 3, 5, 2, "ahead" },
+	{ 3, 2, 0, "ahead, before the host began" },
+	{ -3, 5, 8, "behind" },
+	{ -3, S64_MAX - 3, S64_MAX, "behind, the host's last ns" },
+	{ -3, S64_MAX, S64_MAX, "behind, beyond the host's last ns" },
+	{ -S64_MAX, S64_MAX, S64_MAX, "behind by all time" },
+	{ S64_MAX, 0, 0, "ahead by all time" },
+};
+
+static void offset_desc(const struct offset *offset, char *desc)
+{
+	strscpy(desc, offset->name, KUNIT_PARAM_DESC_SIZE);
+}
+
+KUNIT_ARRAY_PARAM(offset, offsets, offset_desc);
+
+static void a_time_goes_to_the_host_within_its_limits(struct kunit *test)
+{
+	const struct offset *offset = test->param_value;
+	struct tw_engine *e = engine_on(test, CLOCK_MONOTONIC, TICK);
+
+	e->offset_ns = offset->offset_ns;
+	KUNIT_EXPECT_EQ(test, ktime_to_ns(tw_to_host(e, offset->ns)), offset->host_ns);
+}
+
+static void a_time_comes_from_the_host_within_its_limits(struct kunit *test)
+{
+	struct tw_engine *e = engine_on(test, CLOCK_MONOTONIC, TICK);
+
+	e->offset_ns = -10;
+	KUNIT_EXPECT_EQ(test, tw_from_host(e, 9), 0);
+	KUNIT_EXPECT_EQ(test, tw_from_host(e, 11), 1);
+	e->offset_ns = 10;
+	KUNIT_EXPECT_EQ(test, tw_from_host(e, S64_MAX - 10), S64_MAX);
+	KUNIT_EXPECT_EQ(test, tw_from_host(e, S64_MAX - 9), S64_MAX);
+}
+
+/* As if the clock had been set back when the core had decided that it is time. */
+static struct tw_engine *engine_early(struct kunit *test, u32 clockid)
+{
+	struct tw_engine *e = engine_on(test, clockid, TICK);
+
+	arm_in(test, HOUR);
+	hrtimer_cancel(&e->hrtimer);
+	KUNIT_ASSERT_EQ(test, tw_hrtimer_callback(&e->hrtimer), HRTIMER_NORESTART);
+	return e;
+}
+
+static const struct clock settable_clocks[] = {
+	{ CLOCK_REALTIME, "CLOCK_REALTIME" },
+	{ CLOCK_TAI, "CLOCK_TAI" },
+};
+
+KUNIT_ARRAY_PARAM(settable, settable_clocks, clock_desc);
+
+static void a_callback_that_comes_early_starts_nothing(struct kunit *test)
+{
+	const struct clock *clock = test->param_value;
+	struct tw_engine *e;
+
+	KUNIT_ASSERT_EQ(test, tw_clockset_init(), 0);
+	e = engine_on(test, clock->clockid, TICK);
+	/* Nobody is told until it was looked at. */
+	mutex_lock(&tw_clockset_lock);
+	arm_in(test, HOUR);
+	hrtimer_cancel(&e->hrtimer);
+	KUNIT_EXPECT_EQ(test, tw_hrtimer_callback(&e->hrtimer), HRTIMER_NORESTART);
+	KUNIT_EXPECT_FALSE(test, hrtimer_active(&e->hrtimer));
+	KUNIT_EXPECT_EQ(test, e->wake_tick, U64_MAX);
+	mutex_unlock(&tw_clockset_lock);
+	tw_clockset_exit();
+}
+
+static void after_a_callback_that_came_early_a_look_starts_the_hrtimer(struct kunit *test)
+{
+	const struct clock *clock = test->param_value;
+	struct tw_engine *e;
+	u64 next_ns;
+
+	KUNIT_ASSERT_EQ(test, tw_clockset_init(), 0);
+	e = engine_early(test, clock->clockid);
+	flush_delayed_work(&tw_work);
+	KUNIT_EXPECT_TRUE(test, hrtimer_is_queued(&e->hrtimer));
+	next_ns = next(test);
+	KUNIT_EXPECT_EQ(test, e->wake_tick << e->tick_shift, next_ns);
+	tw_clockset_exit();
+}
+
+static void a_timer_armed_after_a_callback_that_came_early_starts_the_hrtimer(struct kunit *test)
+{
+	struct tw_engine *e;
+
+	KUNIT_ASSERT_EQ(test, tw_clockset_init(), 0);
+	e = engine_early(test, CLOCK_REALTIME);
+	arm_in(test, HOUR / 2);
+	KUNIT_EXPECT_TRUE(test, hrtimer_is_queued(&e->hrtimer));
+	tw_clockset_exit();
+}
+
+static void on_a_clock_that_cannot_be_set_no_callback_is_early(struct kunit *test)
+{
+	struct tw_engine *e = engine_early(test, CLOCK_MONOTONIC);
+
+	KUNIT_EXPECT_TRUE(test, hrtimer_is_queued(&e->hrtimer));
+}
+
+static void a_look_finds_a_wheel_without_timers_idle(struct kunit *test)
+{
+	struct tw_engine *e = engine_watching(test);
+
+	tw_clockset_work(NULL);
+	KUNIT_EXPECT_FALSE(test, hrtimer_active(&e->hrtimer));
+	arm(test, TWHEEL_NEVER);
+	tw_clockset_work(NULL);
+	KUNIT_EXPECT_FALSE(test, hrtimer_active(&e->hrtimer));
+	KUNIT_EXPECT_EQ(test, e->wake_tick, U64_MAX);
+}
+
+/* More than are told under one hold of the mutex, one of which goes in between. */
+static void a_look_finds_each_of_many_wheels_once(struct kunit *test)
+{
+	u32 i, nr = 3 * TW_CLOCKSET_PIECE + 1;
+	struct tw_engine **es = kunit_kcalloc(test, nr, sizeof(*es), GFP_KERNEL);
+	struct bench *bench = test->priv;
+
+	KUNIT_ASSERT_NOT_NULL(test, es);
+	for (i = 0; i < nr; i++) {
+		es[i] = engine_watching(test);
+		bench->e = NULL;
+		pretend(es[i], 1 + i);
+	}
+	tw_clockset_work(NULL);
+	for (i = 0; i < nr; i++) {
+		KUNIT_EXPECT_TRUE(test, es[i]->jumped);
+		KUNIT_EXPECT_EQ(test, es[i]->jump_ns, 1 + i);
+		tw_engine_destroy(es[i]);
+	}
+}
+
+static void a_start_that_raced_with_the_callback_is_remembered(struct kunit *test)
+{
+	struct tw_engine *e = engine_on(test, CLOCK_MONOTONIC, TICK);
+	u64 id = arm_in(test, HOUR), tick = e->wake_tick;
+
+	/* It is at work on what it was queued for before, and finds this. */
+	KUNIT_EXPECT_EQ(test, tw_hrtimer_callback(&e->hrtimer), HRTIMER_NORESTART);
+	KUNIT_EXPECT_EQ(test, e->wake_tick, tick);
+	KUNIT_EXPECT_EQ(test, cancel(e, id), 0);
+	KUNIT_EXPECT_FALSE(test, hrtimer_active(&e->hrtimer));
+}
+
+/* Delays of readers */
+
+static struct tw_engine *engine_delaying(struct kunit *test, u32 clockid, u64 tick_ns,
+					 u64 delay_ns)
+{
+	struct twheel_setup setup = {
+		.clockid = clockid,
+		.capacity = CAPACITY,
+		.tick_ns = tick_ns,
+		.wake_batch = 1000,
+		.wake_delay_ns = delay_ns,
+	};
+	struct tw_engine *e = engine_new(test);
+
+	KUNIT_ASSERT_EQ(test, tw_engine_setup(e, &setup), 0);
+	return e;
+}
+
+static void a_delay_is_not_rounded_to_the_tick(struct kunit *test)
+{
+	struct tw_engine *e = engine_delaying(test, TWHEEL_CLOCK_MANUAL,
+					      BIT_ULL(TW_TICK_SHIFT_MAX), 1000);
+
+	arm(test, 0);
+	advance(test, 999);
+	KUNIT_EXPECT_FALSE(test, tw_engine_readable(e));
+	advance(test, 1000);
+	KUNIT_EXPECT_TRUE(test, tw_engine_readable(e));
+}
+
+static void a_delay_is_on_a_clock_that_cannot_be_set(struct kunit *test)
+{
+	const struct clock *clock = test->param_value;
+	struct tw_engine *e = engine_delaying(test, clock->clockid, TICK, HOUR);
+	u64 before_ns = ktime_get_ns(), expires_ns;
+
+	arm(test, 0);
+	KUNIT_ASSERT_TRUE(test, hrtimer_is_queued(&e->announcer));
+	expires_ns = ktime_to_ns(hrtimer_get_expires(&e->announcer));
+	KUNIT_EXPECT_GE(test, expires_ns, before_ns + HOUR);
+	KUNIT_EXPECT_LE(test, expires_ns, ktime_get_ns() + HOUR);
+}
+
+static void a_delay_too_short_for_an_hrtimer_is_none(struct kunit *test)
+{
+	struct tw_engine *e = engine_delaying(test, CLOCK_MONOTONIC, TICK,
+					      TW_DELAY_MIN_NS - 1);
+
+	arm(test, 0);
+	KUNIT_EXPECT_TRUE(test, tw_engine_readable(e));
+	KUNIT_EXPECT_FALSE(test, hrtimer_active(&e->announcer));
+}
+
+static void an_announced_queue_is_not_announced_later(struct kunit *test)
+{
+	struct tw_engine *e = engine_delaying(test, CLOCK_MONOTONIC, TICK, HOUR);
+	u32 i;
+
+	for (i = 0; i < 1000; i++)
+		arm(test, 0);
+	KUNIT_EXPECT_TRUE(test, tw_engine_readable(e));
+	KUNIT_EXPECT_FALSE(test, hrtimer_active(&e->announcer));
+}
+
+static void a_delay_wakes_readers(struct kunit *test)
+{
+	const struct clock *clock = test->param_value;
+	struct tw_engine *e = engine_delaying(test, clock->clockid, TICK, 2 * NSEC_PER_MSEC);
+
+	arm(test, 0);
+	KUNIT_EXPECT_TRUE(test, wait_until_readable(e));
+}
+
+/* Shares of a CPU */
+
+static struct tw_share __percpu *shares_new(struct kunit *test)
+{
+	struct tw_share __percpu *shares = alloc_percpu(struct tw_share);
+
+	KUNIT_ASSERT_TRUE(test, !!shares);
+	return shares;
+}
+
+static void who_has_not_taken_much_does_not_wait(struct kunit *test)
+{
+	struct tw_share __percpu *shares = shares_new(test);
+	u64 wait_ns;
+
+	local_bh_disable();
+	tw_share_charge(shares, ktime_get_ns(), TW_CREDIT_NS / 2 - TW_ENTRY_NS);
+	wait_ns = tw_share_wait_ns(shares);
+	local_bh_enable();
+	KUNIT_EXPECT_EQ(test, wait_ns, 0);
+	free_percpu(shares);
+}
+
+static void who_has_taken_much_waits_for_as_long_again(struct kunit *test)
+{
+	struct tw_share __percpu *shares = shares_new(test);
+	u64 begin_ns, free_at_ns, wait_ns;
+	int i;
+
+	local_bh_disable();
+	begin_ns = ktime_get_ns();
+	for (i = 0; i < 10; i++)
+		tw_share_charge(shares, begin_ns + i * NSEC_PER_SEC, NSEC_PER_SEC);
+	free_at_ns = this_cpu_ptr(shares)->free_at_ns;
+	wait_ns = tw_share_wait_ns(shares);
+	local_bh_enable();
+	KUNIT_EXPECT_EQ(test, free_at_ns, begin_ns + 20 * (NSEC_PER_SEC + TW_ENTRY_NS));
+	KUNIT_EXPECT_GT(test, wait_ns, TW_CREDIT_NS);
+	free_percpu(shares);
+}
+
+static void what_was_long_ago_is_paid_for(struct kunit *test)
+{
+	struct tw_share __percpu *shares = shares_new(test);
+	u64 wait_ns;
+
+	local_bh_disable();
+	tw_share_charge(shares, 1, NSEC_PER_USEC);
+	wait_ns = tw_share_wait_ns(shares);
+	local_bh_enable();
+	KUNIT_EXPECT_EQ(test, wait_ns, 0);
+	free_percpu(shares);
+}
+
+/* The time of each costs as many times more as there are who have to pay. */
+static void of_many_who_flood_each_pays_for_all(struct kunit *test)
+{
+	struct tw_share __percpu *shares[3];
+	u64 now_ns = 1ULL << 60, before_ns = 0, paid_ns = 0;
+	u32 i, round;
+
+	for (i = 0; i < 3; i++)
+		shares[i] = shares_new(test);
+	local_bh_disable();
+	for (round = 0; round < 4; round++) {
+		for (i = 0; i < 3; i++) {
+			before_ns = this_cpu_ptr(shares[i])->free_at_ns;
+			tw_share_charge(shares[i], now_ns, NSEC_PER_SEC);
+			paid_ns = this_cpu_ptr(shares[i])->free_at_ns - before_ns;
+		}
+	}
+	local_bh_enable();
+	KUNIT_EXPECT_EQ(test, paid_ns, 3 * 2 * (NSEC_PER_SEC + TW_ENTRY_NS));
+	for (i = 0; i < 3; i++)
+		free_percpu(shares[i]);
+}
+
+static void a_wheel_is_not_woken_before_its_user_may_have_the_cpu(struct kunit *test)
+{
+	struct tw_engine *e = engine_on(test, CLOCK_MONOTONIC, TICK);
+	struct tw_share __percpu *shares = e->timers.user->share;
+	u64 begin_ns, expires_ns;
+	int cpu;
+
+	begin_ns = ktime_get_ns();
+	for_each_possible_cpu(cpu)
+		per_cpu_ptr(shares, cpu)->free_at_ns = begin_ns + HOUR;
+	arm_in(test, NSEC_PER_MSEC);
+	expires_ns = ktime_to_ns(hrtimer_get_expires(&e->hrtimer));
+	for_each_possible_cpu(cpu)
+		per_cpu_ptr(shares, cpu)->free_at_ns = 0;
+	KUNIT_EXPECT_GE(test, expires_ns, begin_ns + HOUR);
+	KUNIT_EXPECT_LE(test, expires_ns, ktime_get_ns() + HOUR);
+}
+
 static struct kunit_case engine_cases[] = {
 	KUNIT_CASE_PARAM(a_timer_never_expires_early, tick_gen_params),
 	KUNIT_CASE_PARAM(a_timer_expires_less_than_a_tick_late, tick_gen_params),
@@ -1955,6 +2286,27 @@ static struct kunit_case engine_cases[] = {
 	KUNIT_CASE(a_fault_does_not_lose_a_set_of_the_clock),
 	KUNIT_CASE(a_cancel_does_not_hush_a_set_of_the_clock),
 	KUNIT_CASE(the_notifier_sees_to_it_that_a_set_is_told),
+	KUNIT_CASE_PARAM(a_time_goes_to_the_host_within_its_limits, offset_gen_params),
+	KUNIT_CASE(a_time_comes_from_the_host_within_its_limits),
+	KUNIT_CASE_PARAM(a_callback_that_comes_early_starts_nothing,
+			 settable_gen_params),
+	KUNIT_CASE_PARAM(after_a_callback_that_came_early_a_look_starts_the_hrtimer,
+			 settable_gen_params),
+	KUNIT_CASE(a_timer_armed_after_a_callback_that_came_early_starts_the_hrtimer),
+	KUNIT_CASE(on_a_clock_that_cannot_be_set_no_callback_is_early),
+	KUNIT_CASE(a_look_finds_a_wheel_without_timers_idle),
+	KUNIT_CASE(a_look_finds_each_of_many_wheels_once),
+	KUNIT_CASE(a_start_that_raced_with_the_callback_is_remembered),
+	KUNIT_CASE(a_delay_is_not_rounded_to_the_tick),
+	KUNIT_CASE_PARAM(a_delay_is_on_a_clock_that_cannot_be_set, clock_gen_params),
+	KUNIT_CASE(a_delay_too_short_for_an_hrtimer_is_none),
+	KUNIT_CASE(an_announced_queue_is_not_announced_later),
+	KUNIT_CASE_PARAM(a_delay_wakes_readers, clock_gen_params),
+	KUNIT_CASE(who_has_not_taken_much_does_not_wait),
+	KUNIT_CASE(who_has_taken_much_waits_for_as_long_again),
+	KUNIT_CASE(what_was_long_ago_is_paid_for),
+	KUNIT_CASE(of_many_who_flood_each_pays_for_all),
+	KUNIT_CASE(a_wheel_is_not_woken_before_its_user_may_have_the_cpu),
 	{}
 };
 

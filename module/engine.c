@@ -40,24 +40,35 @@
  * It is queued for @wake_tick, the lower bound of what the wheel has to do, and is
  * started anew only to come earlier. Nothing that is due now gets to it: a deadline
  * that has passed makes its timer ready in the caller's context. The callback works
- * off one budget. What then remains waits for as long as the pass took, so that a
- * flood of expiries leaves half of the CPU to others. While it runs @wake_tick is 0,
- * which is before every tick, and so nobody else starts it. When the last timer is
- * gone it is cancelled. If that comes while the callback is running, the callback
- * finds nothing left and does not start it again.
+ * off one budget; what then remains waits for as long as the pass took. It is never
+ * started for a time at which its user has used up its share of the CPU, see share.c.
+ * While it runs @wake_tick is 0, which is before every tick, and so nobody else starts
+ * it. When the last timer is gone it is cancelled. If that comes while the callback is
+ * running, the callback finds nothing left and does not start it again.
  *
  * Time
  * ====
  *
- * All times are those of the opener's time namespace; only tw_now() and
- * tw_start_hrtimer() see the clock of the host. A timer expires at the first tick
- * that does not begin before its expiry, so never early and less than a tick late.
+ * All times are those of the opener's time namespace; only tw_to_host() and
+ * tw_from_host() convert, and clamp. A timer expires at the first tick that does not
+ * begin before its expiry, so never early and less than a tick late.
+ *
+ * A wall clock can be set back while the callback runs, or before it looks at the
+ * clock: the hrtimer core reads the time once and then runs all that was due at that,
+ * again and again if it is started again for a time before. So a callback that comes
+ * before its time starts nothing. It leaves that to clockset.c, whose work comes in
+ * process context after every set and starts the hrtimer of every wheel on such a
+ * clock anew, whether it is queued or not.
+ *
+ * How long readers are left alone is a duration. It has an hrtimer of its own, on a
+ * clock that cannot be set.
  */
 #include <linux/atomic.h>
 #include <linux/cred.h>
 #include <linux/ktime.h>
 #include <linux/math64.h>
 #include <linux/mm.h>
+#include <linux/overflow.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
@@ -75,6 +86,9 @@
 
 /* Least time between two passes of the hrtimer's callback. */
 #define TW_GAP_NS	(20 * NSEC_PER_USEC)
+
+/* A wake-up of readers that is put off by less is not worth an hrtimer. */
+#define TW_DELAY_MIN_NS	BIT_ULL(TW_TICK_SHIFT_MIN)
 
 /* Operations that are done under one hold of the lock. */
 #define TW_SUBMIT_HOLD	32
@@ -101,32 +115,51 @@ static void tw_unlock(struct tw_engine *e)
 	spin_unlock_bh(&e->lock);
 }
 
-static u64 tw_now(const struct tw_engine *e)
-{
-	ktime_t now;
-
-	switch (e->clockid) {
-	case CLOCK_REALTIME:
-		now = ktime_get_real();
-		break;
-	case CLOCK_BOOTTIME:
-		now = ktime_get_boottime();
-		break;
-	case CLOCK_TAI:
-		now = ktime_get_clocktai();
-		break;
-	case TWHEEL_CLOCK_MANUAL:
-		return e->manual_ns;
-	default:
-		now = ktime_get();
-	}
-	return max_t(s64, ktime_to_ns(now) + e->offset_ns, 0);
-}
-
 /* The last time of which the clock, and hence an expiry, is capable. */
 static u64 tw_add_ns(u64 a, u64 b)
 {
 	return min_t(u64, a + b, S64_MAX);
+}
+
+/* A time of the opener on the clock of the host; one before the host's first is 0. */
+static ktime_t tw_to_host(const struct tw_engine *e, u64 ns)
+{
+	s64 host_ns;
+
+	if (check_sub_overflow((s64)ns, e->offset_ns, &host_ns))
+		return KTIME_MAX;
+	return ns_to_ktime(max_t(s64, host_ns, 0));
+}
+
+static u64 tw_from_host(const struct tw_engine *e, ktime_t host)
+{
+	s64 ns;
+
+	if (check_add_overflow(ktime_to_ns(host), e->offset_ns, &ns))
+		return S64_MAX;
+	return max_t(s64, ns, 0);
+}
+
+static u64 tw_now(const struct tw_engine *e)
+{
+	switch (e->clockid) {
+	case CLOCK_REALTIME:
+		return tw_from_host(e, ktime_get_real());
+	case CLOCK_BOOTTIME:
+		return tw_from_host(e, ktime_get_boottime());
+	case CLOCK_TAI:
+		return tw_from_host(e, ktime_get_clocktai());
+	case TWHEEL_CLOCK_MANUAL:
+		return e->manual_ns;
+	default:
+		return tw_from_host(e, ktime_get());
+	}
+}
+
+/* For durations: a clock that cannot be set. */
+static u64 tw_steady_now(const struct tw_engine *e)
+{
+	return e->clockid == TWHEEL_CLOCK_MANUAL ? e->manual_ns : ktime_get_ns();
 }
 
 /*
@@ -156,13 +189,17 @@ static u64 tw_tick_ns(const struct tw_engine *e, u64 tick)
 						      tick << e->tick_shift;
 }
 
+/* Starts it for @ns, or for when the user may have the CPU again. */
 static void tw_start_hrtimer(struct tw_engine *e, u64 ns)
 {
+	u64 wait_ns = tw_share_wait_ns(e->timers.user->share);
+
 	lockdep_assert_held(&e->lock);
 
+	if (wait_ns)
+		ns = max(ns, tw_add_ns(tw_now(e), wait_ns));
 	e->stats.hrtimer_starts++;
-	hrtimer_start(&e->hrtimer, ns_to_ktime(ns - e->offset_ns),
-		      HRTIMER_MODE_ABS_SOFT);
+	hrtimer_start(&e->hrtimer, tw_to_host(e, ns), HRTIMER_MODE_ABS_SOFT);
 }
 
 /* Sees to it that the engine is woken at @tick, or before. */
@@ -186,11 +223,22 @@ static void tw_stop_if_idle(struct tw_engine *e)
 {
 	lockdep_assert_held(&e->lock);
 
-	if (e->wheel.nr_armed || e->announce_ns != TWHEEL_NEVER ||
-	    e->wake_tick == U64_MAX)
+	if (e->wheel.nr_armed || e->wake_tick == U64_MAX)
 		return;
 	if (hrtimer_try_to_cancel(&e->hrtimer) >= 0)
 		e->wake_tick = U64_MAX;
+}
+
+/* The queue is not to be announced later. */
+static void tw_stop_announcer(struct tw_engine *e)
+{
+	lockdep_assert_held(&e->lock);
+
+	if (e->announce_ns == TWHEEL_NEVER)
+		return;
+	e->announce_ns = TWHEEL_NEVER;
+	/* Should its callback be at work, it finds that there is nothing to do. */
+	hrtimer_try_to_cancel(&e->announcer);
 }
 
 /* Lets readers know of the queue. */
@@ -199,22 +247,40 @@ static void tw_announce(struct tw_engine *e)
 	lockdep_assert_held(&e->lock);
 
 	WRITE_ONCE(e->announced, true);
-	e->announce_ns = TWHEEL_NEVER;
+	tw_stop_announcer(e);
 	e->wake = true;
 }
 
+/* Announces the queue if it is time. */
+static void tw_announce_if_due(struct tw_engine *e)
+{
+	lockdep_assert_held(&e->lock);
+
+	if (e->announce_ns != TWHEEL_NEVER && tw_steady_now(e) >= e->announce_ns)
+		tw_announce(e);
+}
+
+static void tw_announce_later(struct tw_engine *e)
+{
+	lockdep_assert_held(&e->lock);
+
+	e->announce_ns = tw_add_ns(tw_steady_now(e), e->wake_delay_ns);
+	if (e->clockid == TWHEEL_CLOCK_MANUAL)
+		return;
+	e->stats.hrtimer_starts++;
+	hrtimer_start(&e->announcer, ns_to_ktime(e->announce_ns), HRTIMER_MODE_ABS_SOFT);
+}
+
 /* Records have been added: announces the queue now, or sees to it that it will be. */
-static void tw_moderate(struct tw_engine *e, u64 now)
+static void tw_moderate(struct tw_engine *e)
 {
 	lockdep_assert_held(&e->lock);
 
 	e->stats.ready_max = max_t(u64, e->stats.ready_max, e->nr_ready);
-	if (e->announced || e->nr_ready >= e->wake_batch || !e->wake_delay_ns) {
+	if (e->announced || e->nr_ready >= e->wake_batch || !e->wake_delay_ns)
 		tw_announce(e);
-	} else if (e->announce_ns == TWHEEL_NEVER) {
-		e->announce_ns = tw_add_ns(now, e->wake_delay_ns);
-		tw_wake_at(e, tw_expiry_tick(e, e->announce_ns, 0));
-	}
+	else if (e->announce_ns == TWHEEL_NEVER)
+		tw_announce_later(e);
 }
 
 /* An empty queue is to be announced anew when it fills. */
@@ -225,7 +291,7 @@ static void tw_hush_if_empty(struct tw_engine *e)
 	if (e->nr_ready || e->jumped)
 		return;
 	WRITE_ONCE(e->announced, false);
-	e->announce_ns = TWHEEL_NEVER;
+	tw_stop_announcer(e);
 	tw_stop_if_idle(e);
 }
 
@@ -296,7 +362,7 @@ static void tw_place(struct tw_engine *e, u32 index, struct tw_timer *t, u64 now
 		if (t->node.armed)
 			wheel_cancel(&e->wheel, &t->node);
 		tw_ready_push(e, index, t, now);
-		tw_moderate(e, now);
+		tw_moderate(e);
 		tw_stop_if_idle(e);
 		return;
 	}
@@ -337,21 +403,12 @@ static bool tw_expire_batch(struct tw_engine *e, struct wheel_batch *batch)
 		tw_ready_push(e, batch->expired[i],
 			      tw_timer(&e->timers, batch->expired[i]), now);
 	if (batch->nr)
-		tw_moderate(e, now);
-	if (now >= e->announce_ns)
-		tw_announce(e);
+		tw_moderate(e);
 	e->stats.cascaded += batch->cascaded;
 	if (batch->cascaded)
 		trace_twheel_cascade(e->number, now >> e->tick_shift,
 				     batch->cascaded, batch->nr);
 	return all;
-}
-
-/* When the engine has something to do next, in ticks. */
-static u64 tw_next_bound(const struct tw_engine *e)
-{
-	return min(wheel_next_bound(&e->wheel),
-		   tw_expiry_tick(e, e->announce_ns, 0));
 }
 
 /*
@@ -378,45 +435,92 @@ static bool tw_pass(struct tw_engine *e)
 	return all;
 }
 
+/*
+ * Whether the clock was set back between the hrtimer core's look at it and ours, so that
+ * the callback comes before its time. If the hrtimer was started again meanwhile it is
+ * not known for when it was before, nor does it matter.
+ */
+static bool tw_comes_early(struct tw_engine *e)
+{
+	lockdep_assert_held(&e->lock);
+
+	return e->clockset.was_set && !hrtimer_is_queued(&e->hrtimer) &&
+	       tw_now(e) < tw_from_host(e, hrtimer_get_expires(&e->hrtimer));
+}
+
+/* Starts the hrtimer again at the end of a pass that began at @begin_ns. */
+static void tw_go_on(struct tw_engine *e, u64 begin_ns, bool all)
+{
+	u64 took_ns = ktime_get_ns() - begin_ns;
+
+	lockdep_assert_held(&e->lock);
+
+	tw_share_charge(e->timers.user->share, begin_ns, took_ns);
+	if (all || !e->wheel.nr_armed)
+		tw_wake_at(e, wheel_next_bound(&e->wheel));
+	else
+		tw_start_hrtimer(e, tw_add_ns(tw_now(e), max_t(u64, took_ns, TW_GAP_NS)));
+}
+
 static enum hrtimer_restart tw_hrtimer_callback(struct hrtimer *hrtimer)
 {
 	struct tw_engine *e = container_of(hrtimer, struct tw_engine, hrtimer);
-	ktime_t begin = ktime_get();
-	bool all;
+	u64 raced_tick, begin_ns = ktime_get_ns();
+	bool early, all;
 
 	tw_lock(e);
-	e->wake_tick = 0;
 	e->stats.wakeups++;
+	early = tw_comes_early(e);
+	/* Somebody may have started it again before the lock was taken. */
+	raced_tick = hrtimer_is_queued(hrtimer) ? e->wake_tick : U64_MAX;
+	e->wake_tick = early ? U64_MAX : 0;
 	tw_unlock(e);
+	if (early) {
+		tw_clockset_look();
+		return HRTIMER_NORESTART;
+	}
 
 	all = tw_pass(e);
 
 	tw_lock(e);
-	if (all || !e->wheel.nr_armed) {
-		e->wake_tick = U64_MAX;
-		tw_wake_at(e, tw_next_bound(e));
-	} else {
-		s64 took_ns = ktime_to_ns(ktime_sub(ktime_get(), begin));
-
-		tw_start_hrtimer(e, tw_now(e) + max_t(s64, took_ns, TW_GAP_NS));
-	}
+	if (all || !e->wheel.nr_armed)
+		e->wake_tick = raced_tick;
+	tw_go_on(e, begin_ns, all);
 	tw_unlock(e);
 	return HRTIMER_NORESTART;
 }
 
+static enum hrtimer_restart tw_announcer_callback(struct hrtimer *announcer)
+{
+	struct tw_engine *e = container_of(announcer, struct tw_engine, announcer);
+	u64 begin_ns = ktime_get_ns();
+
+	tw_lock(e);
+	e->stats.wakeups++;
+	tw_announce_if_due(e);
+	tw_share_charge(e->timers.user->share, begin_ns, ktime_get_ns() - begin_ns);
+	tw_unlock_wake(e);
+	return HRTIMER_NORESTART;
+}
+
 /*
- * The wall clock was set. Without high resolution the kernel does not look by itself
- * whether a soft timer has become due by that: it does when one is started. The record,
- * if it is wanted, waits at the head of the queue.
+ * The wall clock may have been set, by @jump_ns in all since the last time. The hrtimer is
+ * started anew: without high resolution the kernel does not look by itself whether one has
+ * become due by that, and a callback that came early has left it to us. If it is at
+ * work just now it has yet to look at the clock, or comes early once more.
+ *
+ * The record, if it is wanted, waits at the head of the queue.
  */
 static void tw_was_set(struct tw_clockset *cs, s64 jump_ns)
 {
 	struct tw_engine *e = container_of(cs, struct tw_engine, clockset);
 
 	tw_lock(e);
-	if (hrtimer_is_queued(&e->hrtimer))
-		tw_start_hrtimer(e, e->wake_tick ? tw_tick_ns(e, e->wake_tick) : tw_now(e));
-	if (e->tell_sets) {
+	if (hrtimer_try_to_cancel(&e->hrtimer) >= 0) {
+		e->wake_tick = U64_MAX;
+		tw_wake_at(e, wheel_next_bound(&e->wheel));
+	}
+	if (e->tell_sets && jump_ns) {
 		e->jump_ns = e->jumped ? e->jump_ns + jump_ns : jump_ns;
 		e->jump_at_ns = tw_now(e);
 		e->jumped = true;
@@ -425,14 +529,16 @@ static void tw_was_set(struct tw_clockset *cs, s64 jump_ns)
 	tw_unlock_wake(e);
 }
 
-/* On a manual clock it is never started, but there all the same. */
-static void tw_setup_hrtimer(struct tw_engine *e)
+/* On a manual clock neither is ever started, but they are there all the same. */
+static void tw_setup_hrtimers(struct tw_engine *e)
 {
 	clockid_t clockid = e->clockid;
 
 	if (clockid == TWHEEL_CLOCK_MANUAL)
 		clockid = CLOCK_MONOTONIC;
 	hrtimer_setup(&e->hrtimer, tw_hrtimer_callback, clockid,
+		      HRTIMER_MODE_ABS_SOFT);
+	hrtimer_setup(&e->announcer, tw_announcer_callback, CLOCK_MONOTONIC,
 		      HRTIMER_MODE_ABS_SOFT);
 }
 
@@ -473,7 +579,7 @@ struct tw_engine *tw_engine_create(u32 capacity)
 	e->stats.size = sizeof(e->stats);
 	e->ready_first = WHEEL_NONE;
 	e->ready_last = WHEEL_NONE;
-	tw_setup_hrtimer(e);
+	tw_setup_hrtimers(e);
 	return e;
 }
 
@@ -486,6 +592,7 @@ void tw_engine_destroy(struct tw_engine *e)
 	if (e->clockset.was_set)
 		tw_clockset_remove(&e->clockset);
 	hrtimer_cancel(&e->hrtimer);
+	hrtimer_cancel(&e->announcer);
 	tw_timers_destroy(&e->timers);
 	kvfree(e);
 }
@@ -533,14 +640,8 @@ bool tw_engine_is_fixed(struct tw_engine *e)
 	return fixed;
 }
 
-/**
- * tw_engine_setup() - choose clock, tick and capacity
- * @e:     the engine
- * @setup: a known clock, a tick that can be granted, a capacity
- *
- * Return: 0, or -EBUSY after a set-up or an arm.
- */
-int tw_engine_setup(struct tw_engine *e, const struct twheel_setup *setup)
+/* What is left of a set-up if an arm has not been faster. */
+static int tw_fix(struct tw_engine *e, const struct twheel_setup *setup)
 {
 	int ret = -EBUSY;
 
@@ -552,17 +653,47 @@ int tw_engine_setup(struct tw_engine *e, const struct twheel_setup *setup)
 		e->timers.capacity = setup->capacity;
 		e->wake_batch = setup->wake_batch;
 		e->wake_delay_ns = setup->wake_delay_ns;
+		if (e->clockid != TWHEEL_CLOCK_MANUAL && e->wake_delay_ns < TW_DELAY_MIN_NS)
+			e->wake_delay_ns = 0;
 		e->offset_ns = e->clockid == CLOCK_MONOTONIC ? e->mono_ns :
 			       e->clockid == CLOCK_BOOTTIME  ? e->boot_ns : 0;
 		e->tell_sets = setup->flags & TWHEEL_SETUP_CLOCK_SET;
-		tw_setup_hrtimer(e);
+		tw_setup_hrtimers(e);
 		ret = 0;
 	}
 	tw_unlock(e);
-	if (!ret && (setup->clockid == CLOCK_REALTIME || setup->clockid == CLOCK_TAI)) {
+	return ret;
+}
+
+/**
+ * tw_engine_setup() - choose clock, tick and capacity
+ * @e:     the engine
+ * @setup: a known clock, a tick that can be granted, a capacity
+ *
+ * May sleep.
+ *
+ * Return: 0, or -EBUSY after a set-up or an arm.
+ */
+int tw_engine_setup(struct tw_engine *e, const struct twheel_setup *setup)
+{
+	bool watches = setup->clockid == CLOCK_REALTIME || setup->clockid == CLOCK_TAI;
+	int ret = -EBUSY;
+
+	/* Watches the clock before it can have a timer, and nobody else sets it up. */
+	mutex_lock(&e->grow_lock);
+	if (tw_engine_is_fixed(e))
+		goto out;
+	if (watches) {
 		e->clockset.was_set = tw_was_set;
-		tw_clockset_add(&e->clockset);
+		tw_clockset_add(&e->clockset, setup->clockid);
 	}
+	ret = tw_fix(e, setup);
+	if (ret && watches) {
+		tw_clockset_remove(&e->clockset);
+		e->clockset.was_set = NULL;
+	}
+out:
+	mutex_unlock(&e->grow_lock);
 	return ret;
 }
 
@@ -587,16 +718,22 @@ void tw_engine_info(struct tw_engine *e, struct twheel_info *info)
  * tw_engine_stats() - take a copy of the counters
  * @e:       the engine
  * @stats:   out: counters, all of one instant
- * @wake_ns: out: what the hrtimer is queued for, TWHEEL_NEVER if it is not queued
+ * @wake_ns: out: when an hrtimer wakes the engine, TWHEEL_NEVER if none is queued
  */
 void tw_engine_stats(struct tw_engine *e, struct twheel_stats *stats, u64 *wake_ns)
 {
+	u64 steady_ns = ktime_get_ns();
+
 	tw_lock(e);
 	*stats = e->stats;
 	*wake_ns = TWHEEL_NEVER;
 	if (hrtimer_is_queued(&e->hrtimer))
-		*wake_ns = ktime_to_ns(hrtimer_get_expires(&e->hrtimer)) +
-			   e->offset_ns;
+		*wake_ns = tw_from_host(e, hrtimer_get_expires(&e->hrtimer));
+	if (hrtimer_is_queued(&e->announcer)) {
+		u64 left_ns = max(e->announce_ns, steady_ns) - steady_ns;
+
+		*wake_ns = min(*wake_ns, tw_add_ns(tw_now(e), left_ns));
+	}
 	tw_unlock(e);
 }
 
@@ -878,9 +1015,11 @@ int tw_engine_advance(struct tw_engine *e, u64 to_ns)
 		return -EINVAL;
 	}
 	e->manual_ns = to_ns;
-	if (tw_next_bound(e) <= to_ns >> e->tick_shift)
+	if (wheel_next_bound(&e->wheel) <= to_ns >> e->tick_shift ||
+	    e->announce_ns <= to_ns)
 		e->stats.wakeups++;
-	tw_unlock(e);
+	tw_announce_if_due(e);
+	tw_unlock_wake(e);
 
 	while (!tw_pass(e)) {
 		if (fatal_signal_pending(current))

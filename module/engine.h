@@ -15,6 +15,7 @@
 
 #include "../uapi/linux/twheel.h"
 #include "clockset.h"
+#include "share.h"
 #include "timers.h"
 #include "wheel.h"
 
@@ -42,12 +43,14 @@
  * @wake_tick:    tick that @hrtimer is queued for; U64_MAX if it is not queued. 0
  *                while its callback is at work, which queues it anew at its end, and
  *                until it goes on if its budget was used up
+ * @announcer:    announces the queue at @announce_ns, unless the clock is manual
  * @ready_first:  the timer whose record is read next, or WHEEL_NONE
  * @ready_last:   the timer whose record is read last, if there is any
  * @nr_ready:     timers in the queue
  * @wake_batch:   the queue is announced when it is this long ...
- * @wake_delay_ns: ... or this long after it began to fill
- * @announce_ns:  when that will be; TWHEEL_NEVER if the queue is empty or announced
+ * @wake_delay_ns: ... or this long after it began to fill; 0: at once
+ * @announce_ns:  when that will be, on the manual clock or CLOCK_MONOTONIC of the host;
+ *                TWHEEL_NEVER if the queue is empty or announced
  * @announced:    readers may know of the queue, which is not empty. May be read
  *                without @lock
  * @wake:         readers are to be woken when the lock is released
@@ -60,7 +63,7 @@
  * @events:       records on their way out
  * @ops:          drained timers on their way out
  * @clockset:     tells of sets of the wall clock, if @clockset.was_set is set
- * @grow_lock:    held while @timers grows; taken before @lock
+ * @grow_lock:    held while @timers grows or the engine is set up; taken before @lock
  * @wait:         who waits for a record
  */
 struct tw_engine {
@@ -76,6 +79,7 @@ struct tw_engine {
 	s64 boot_ns;
 	struct hrtimer hrtimer;
 	u64 wake_tick;
+	struct hrtimer announcer;
 	u32 ready_first;
 	u32 ready_last;
 	u32 nr_ready;
@@ -95,7 +99,7 @@ struct tw_engine {
 		struct twheel_op ops[TW_READ_BATCH];
 	};
 	struct tw_clockset clockset;
-	struct mutex grow_lock; /* growing of timers */
+	struct mutex grow_lock; /* growing of timers, set-up */
 	wait_queue_head_t wait;
 	struct wheel wheel;
 };

@@ -8,6 +8,7 @@
 #include <linux/bug.h>
 #include <linux/hashtable.h>
 #include <linux/mutex.h>
+#include <linux/percpu.h>
 #include <linux/slab.h>
 
 #include "compat.h"
@@ -45,6 +46,12 @@ struct tw_user *tw_user_get(kuid_t uid)
 		user = kzalloc_obj(*user, GFP_KERNEL_ACCOUNT);
 		if (!user)
 			goto out;
+		user->share = alloc_percpu_gfp(struct tw_share, GFP_KERNEL_ACCOUNT);
+		if (!user->share) {
+			kfree(user);
+			user = NULL;
+			goto out;
+		}
 		user->uid = uid;
 		hash_add(tw_users, &user->link, __kuid_val(uid));
 	}
@@ -64,6 +71,7 @@ void tw_user_put(struct tw_user *user)
 	if (!--user->files) {
 		WARN_ON_ONCE(atomic_read(&user->timers));
 		hash_del(&user->link);
+		free_percpu(user->share);
 		kfree(user);
 	}
 	mutex_unlock(&tw_users_lock);

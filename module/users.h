@@ -7,16 +7,20 @@
 #include <linux/types.h>
 #include <linux/uidgid.h>
 
+#include "share.h"
+
 /**
  * struct tw_user - a user with at least one file
  * @uid:    who it is
  * @timers: how many timers there are in all files
+ * @share:  what its wheels have taken of each CPU
  * @files:  how many files there are; guarded as @link
  * @link:   in the table of users
  */
 struct tw_user {
 	kuid_t uid;
 	atomic_t timers;
+	struct tw_share __percpu *share;
 	unsigned int files;
 	struct hlist_node link;
 };

@@ -25,6 +25,13 @@
 /* Operations that are copied in and out together: a page of them. */
 #define TW_SUBMIT_CHUNK		64
 
+/*
+ * What may stand in the flags of any operation, so that what a call has filled in can be
+ * handed to another: those that are only told, and the one that matters only to ARM and
+ * MODIFY.
+ */
+#define TW_OP_FLAGS		(TWHEEL_F_REL | TWHEEL_F_ARMED | TWHEEL_F_READY)
+
 /* A copy that faults this often in a row without getting on is given up. */
 #define TW_FAULT_RETRIES	16
 
@@ -140,7 +147,7 @@ static int tw_check_op(const struct twheel_op *op)
 
 	if (op->opcode > TWHEEL_OP_QUERY)
 		return -EINVAL;
-	if (op->flags & ~(arms ? TWHEEL_F_REL : 0))
+	if (op->flags & ~TW_OP_FLAGS)
 		return -EINVAL;
 	if (op->pad[0] || op->pad[1] || op->pad[2] || op->resv)
 		return -EINVAL;
@@ -164,7 +171,7 @@ static int tw_ioctl_op(struct tw_engine *e, void __user *arg, u16 opcode)
 	if (opcode == TWHEEL_OP_ARM && put_user(0, &uop->id))
 		return -EFAULT;
 	given = op.opcode;
-	if (given != TWHEEL_OP_NOP && given != opcode)
+	if (given > TWHEEL_OP_QUERY)
 		return -EINVAL;
 	op.opcode = opcode;
 	ret = tw_check_op(&op);

@@ -28,6 +28,7 @@
 #define HEAD_PAGES	2	/* room for the longest that is read, and a page */
 #define ARRAY_PAGES	4
 #define NR_THREADS	4
+#define FLAGS_KNOWN	(TWHEEL_F_REL | TWHEEL_F_ARMED | TWHEEL_F_READY)
 
 /* Calls, as the numbers of their ioctls */
 enum { INFO, SETUP, ARM, CANCEL, MODIFY, QUERY, SUBMIT, NEXT, DRAIN, LIST, STATS, ADVANCE,
@@ -244,10 +245,12 @@ static void pick_op(struct fuzzer *f, struct twheel_op *op, unsigned int opcode)
 	tw_poison(op);
 	*op = tw_op_by_id(below(f, 16) ? f->ids[below(f, NR_IDS)] : pick_value(f));
 	op->opcode = opcode;
+	op->flags = below(f, 3) ? 0 : TWHEEL_F_REL;
+	/* As though another call had filled it in */
+	op->flags |= below(f, 8) ? 0 : TWHEEL_F_ARMED << below(f, 2);
 	if (opcode != TWHEEL_OP_ARM && opcode != TWHEEL_OP_MODIFY)
 		return;
-	op->flags = below(f, 3) ? 0 : TWHEEL_F_REL;
-	op->expires_ns = op->flags ? skewed(f, 40) : pick_time(f);
+	op->expires_ns = op->flags & TWHEEL_F_REL ? skewed(f, 40) : pick_time(f);
 	op->interval_ns = below(f, 3) ? 0 : 1 + skewed(f, 40);
 	op->slack_ns = below(f, 2) ? 0 : skewed(f, 40);
 	op->count = op->interval_ns && below(f, 2) ? 1 + below(f, 10) : 0;
@@ -612,7 +615,7 @@ static bool is_valid(const struct twheel_op *op)
 {
 	bool arms = op->opcode == TWHEEL_OP_ARM || op->opcode == TWHEEL_OP_MODIFY;
 
-	if (op->opcode > TWHEEL_OP_QUERY || op->flags & ~(arms ? TWHEEL_F_REL : 0) ||
+	if (op->opcode > TWHEEL_OP_QUERY || op->flags & ~FLAGS_KNOWN ||
 	    op->pad[0] || op->pad[1] || op->pad[2] || op->resv)
 		return false;
 	return !arms || ((op->expires_ns <= TW_S64_MAX || op->expires_ns == TWHEEL_NEVER) &&
@@ -724,9 +727,8 @@ static bool done_op(struct model *m, struct call *c, long ret)
 
 	if (c->memory != GOOD && ret == -EFAULT)
 		return true;
-	op.opcode = c->kind - ARM + TWHEEL_OP_ARM;
-	if (c->in.op.opcode && c->in.op.opcode != op.opcode)
-		op.opcode = (__u16)-1;
+	if (op.opcode <= TWHEEL_OP_QUERY)
+		op.opcode = c->kind - ARM + TWHEEL_OP_ARM;
 	if ((c->kind == CANCEL || c->kind == MODIFY) &&
 	    memcmp(&c->in.op, &c->out.op, sizeof(op)))
 		return wrong(m, "something was written");

@@ -165,7 +165,8 @@ struct twheel_setup {
 
 /**
  * enum twheel_opcode - &twheel_op.opcode
- * @TWHEEL_OP_NOP:    nothing. In a single call: "what the ioctl number says"
+ * @TWHEEL_OP_NOP:    nothing. In a single call, as each of these: what the ioctl
+ *                    number says
  * @TWHEEL_OP_ARM:    as TWHEEL_IOC_ARM
  * @TWHEEL_OP_CANCEL: as TWHEEL_IOC_CANCEL
  * @TWHEEL_OP_MODIFY: as TWHEEL_IOC_MODIFY
@@ -181,9 +182,15 @@ enum twheel_opcode {
 
 /**
  * enum twheel_op_flags - bits of &twheel_op.flags
- * @TWHEEL_F_REL:   in, ARM and MODIFY: @expires_ns counts from now
- * @TWHEEL_F_ARMED: out, QUERY: the timer is in the wheel
- * @TWHEEL_F_READY: out, QUERY: the timer has expired and its record waits
+ * @TWHEEL_F_REL:   in, ARM and MODIFY: @expires_ns counts from now. Means nothing to
+ *                  the others
+ * @TWHEEL_F_ARMED: out, QUERY and LIST: the timer is in the wheel. Not looked at on
+ *                  input
+ * @TWHEEL_F_READY: out, QUERY: the timer has expired and its record waits. Not looked
+ *                  at on input
+ *
+ * So a struct that one call has filled in can be handed to any other. Every other bit
+ * is EINVAL.
  */
 enum twheel_op_flags {
 	TWHEEL_F_REL		= 1 << 0,
@@ -206,9 +213,9 @@ enum twheel_misfire {
 
 /**
  * struct twheel_op - one operation on one timer (64 bytes, does not grow)
- * @opcode:      in: in an array the operation; in a single call 0 or the
- *               operation that the ioctl number says
- * @flags:       in: TWHEEL_F_REL. out (QUERY): the state of the timer
+ * @opcode:      in: in an array the operation. A single call does what the ioctl
+ *               number says, whichever of &enum twheel_opcode stands here
+ * @flags:       in: TWHEEL_F_REL. out (QUERY): the state of the timer and nothing else
  * @res:         out, in an array only: what the single call would have returned,
  *               an error as a negative errno. Ignored on input
  * @id:          in (all but ARM): the handle. out (ARM): the handle, never 0; or 0

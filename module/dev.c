@@ -56,6 +56,27 @@ static int tw_get_sized(void *to, u32 size, const void __user *from)
 	return ret;
 }
 
+/*
+ * Copies out a struct that begins with its size, after the caller said how large its own
+ * is. Bytes that this kernel does not know read as zeroes, so that a caller who knows
+ * them sees nothing in them that was never said.
+ */
+static int tw_put_sized(void __user *to, u32 usize, const void *from, u32 size)
+{
+	if (copy_to_user(to, from, min(usize, size)))
+		return -EFAULT;
+	if (usize > size && clear_user(to + size, usize - size))
+		return -EFAULT;
+	return 0;
+}
+
+static int tw_check_out_size(u32 usize)
+{
+	if (usize < TW_MIN_OUT_SIZE)
+		return -EINVAL;
+	return usize > PAGE_SIZE ? -E2BIG : 0;
+}
+
 static bool tw_time_valid(u64 ns)
 {
 	return ns <= S64_MAX;
@@ -64,7 +85,6 @@ static bool tw_time_valid(u64 ns)
 static int tw_ioctl_info(struct tw_engine *e, void __user *arg)
 {
 	struct twheel_info info = {
-		.size = sizeof(info),
 		.features = TWHEEL_FEAT_SUBMIT | TWHEEL_FEAT_DRAIN | TWHEEL_FEAT_LIST |
 			    TWHEEL_FEAT_STATS | TWHEEL_FEAT_SLACK |
 			    TWHEEL_FEAT_BURST | TWHEEL_FEAT_SKIP |
@@ -78,15 +98,16 @@ static int tw_ioctl_info(struct tw_engine *e, void __user *arg)
 		.stats_size = sizeof(struct twheel_stats),
 	};
 	u32 size;
+	int ret;
 
 	if (get_user(size, (u32 __user *)arg))
 		return -EFAULT;
-	if (size < TW_MIN_OUT_SIZE)
-		return -EINVAL;
+	ret = tw_check_out_size(size);
+	if (ret)
+		return ret;
 	tw_engine_info(e, &info);
-	if (copy_to_user(arg, &info, min_t(u32, size, sizeof(info))))
-		return -EFAULT;
-	return 0;
+	info.size = min_t(u32, size, sizeof(info));
+	return tw_put_sized(arg, size, &info, sizeof(info));
 }
 
 static int tw_check_setup(struct twheel_setup *setup)
@@ -376,15 +397,18 @@ static int tw_ioctl_stats(struct tw_engine *e, void __user *arg)
 	} head;
 	struct twheel_stats stats;
 	u64 wake_ns;
+	int ret;
 
 	if (copy_from_user(&head, arg, sizeof(head)))
 		return -EFAULT;
-	if (head.size < TW_MIN_OUT_SIZE || head.flags)
+	ret = tw_check_out_size(head.size);
+	if (ret)
+		return ret;
+	if (head.flags)
 		return -EINVAL;
 	tw_engine_stats(e, &stats, &wake_ns);
-	if (copy_to_user(arg, &stats, min_t(u32, head.size, sizeof(stats))))
-		return -EFAULT;
-	return 0;
+	stats.size = min_t(u32, head.size, sizeof(stats));
+	return tw_put_sized(arg, head.size, &stats, sizeof(stats));
 }
 
 static int tw_ioctl_next(struct tw_engine *e, void __user *arg)

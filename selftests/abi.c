@@ -111,34 +111,52 @@ TEST_F(abi, info_grants_a_capacity_within_the_largest)
 	EXPECT_LE(self->before.capacity, self->before.capacity_max);
 }
 
+/* INFO into @buf, which begins with @size and is poison otherwise */
+static long info_into(int fd, unsigned char *buf, __u32 size, size_t room)
+{
+	memset(buf, TW_POISON, room);
+	memcpy(buf, &size, sizeof(size));
+	return tw_ioctl(fd, TWHEEL_IOC_INFO, buf);
+}
+
 TEST_F(abi, info_writes_no_more_bytes_than_the_caller_has)
 {
 	unsigned char buf[sizeof(struct twheel_info)];
 	__u32 size;
-	size_t i;
 
 	for (size = 8; size < sizeof(buf); size++) {
-		memset(buf, TW_POISON, sizeof(buf));
-		memcpy(buf, &size, sizeof(size));
-		ASSERT_EQ(0, tw_ioctl(self->fd, TWHEEL_IOC_INFO, buf));
-		for (i = size; i < sizeof(buf); i++)
-			ASSERT_EQ(TW_POISON, buf[i]);
+		ASSERT_EQ(0, info_into(self->fd, buf, size, sizeof(buf)));
+		ASSERT_TRUE(tw_poisoned(buf + size, sizeof(buf) - size));
 		ASSERT_EQ(0, memcmp(buf + 4, (char *)&self->before + 4, size - 4));
 	}
 }
 
-TEST_F(abi, info_works_for_callers_with_a_larger_struct)
+TEST_F(abi, info_fills_with_zeroes_what_it_does_not_know)
 {
-	unsigned char buf[2 * sizeof(struct twheel_info)];
+	unsigned char buf[2 * sizeof(struct twheel_info) + 8];
+	size_t known = sizeof(struct twheel_info);
+	static const unsigned char zeroes[sizeof(struct twheel_info)];
 	__u32 size;
 
-	for (size = sizeof(struct twheel_info); size <= sizeof(buf); size++) {
-		memset(buf, TW_POISON, sizeof(buf));
-		memset(buf + sizeof(struct twheel_info), 0,
-		       size - sizeof(struct twheel_info));
-		memcpy(buf, &size, sizeof(size));
-		ASSERT_EQ(0, tw_ioctl(self->fd, TWHEEL_IOC_INFO, buf));
-		ASSERT_EQ(0, memcmp(buf, &self->before, sizeof(self->before)));
+	for (size = known; size <= 2 * known; size++) {
+		ASSERT_EQ(0, info_into(self->fd, buf, size, sizeof(buf)));
+		ASSERT_EQ(0, memcmp(buf, &self->before, known));
+		ASSERT_EQ(0, memcmp(buf + known, zeroes, size - known));
+		ASSERT_TRUE(tw_poisoned(buf + size, sizeof(buf) - size));
+	}
+}
+
+/* Or a second call would write beyond the struct of who has an older header. */
+TEST_F(abi, info_tells_no_larger_size_than_it_was_told)
+{
+	unsigned char buf[2 * sizeof(struct twheel_info)];
+	__u32 size, told;
+
+	for (size = 8; size <= sizeof(buf); size++) {
+		ASSERT_EQ(0, info_into(self->fd, buf, size, sizeof(buf)));
+		memcpy(&told, buf, sizeof(told));
+		ASSERT_EQ(size < sizeof(struct twheel_info) ?
+			  size : sizeof(struct twheel_info), told);
 	}
 }
 
@@ -148,10 +166,56 @@ TEST_F(abi, info_of_a_size_too_small_is_einval)
 	__u32 size;
 
 	for (size = 0; size < 8; size++) {
-		tw_poison(&info);
-		info.size = size;
-		EXPECT_EQ(-EINVAL, tw_ioctl(self->fd, TWHEEL_IOC_INFO, &info));
+		EXPECT_EQ(-EINVAL, info_into(self->fd, (void *)&info, size, sizeof(info)));
+		EXPECT_EQ(TW_POISON64, info.features);
 	}
+}
+
+TEST_F(abi, info_and_stats_of_more_than_a_page_are_e2big)
+{
+	static const unsigned long cmds[] = { TWHEEL_IOC_INFO, TWHEEL_IOC_STATS };
+	__u32 page = sysconf(_SC_PAGESIZE);
+	const __u32 sizes[] = { page + 1, 16 * page, 0x7fffffff, 0x80000000, 0xffffffff };
+	unsigned char *buf = malloc(16 * page);
+	__u32 head[2] = { 0, 0 };
+	size_t i, c;
+
+	ASSERT_NE(NULL, buf);
+	for (c = 0; c < ARRAY_SIZE(cmds); c++) {
+		for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+			memset(buf, TW_POISON, 16 * page);
+			head[0] = sizes[i];
+			memcpy(buf, head, sizeof(head));
+			EXPECT_EQ(-E2BIG, tw_ioctl(self->fd, cmds[c], buf));
+			EXPECT_TRUE(tw_poisoned(buf + 8, 16 * page - 8));
+		}
+		head[0] = page;
+		memcpy(buf, head, sizeof(head));
+		EXPECT_EQ(0, tw_ioctl(self->fd, cmds[c], buf));
+		EXPECT_FALSE(tw_poisoned(buf + page - 1, 1));
+		EXPECT_TRUE(tw_poisoned(buf + page, 15 * page));
+	}
+	free(buf);
+}
+
+/* All that the kernel knows is there, and not all that it is to fill with zeroes. */
+TEST_F(abi, a_tail_that_cannot_be_filled_is_efault)
+{
+	const __u32 heads[][2] = {
+		{ 2 * sizeof(struct twheel_info), 0 },
+		{ 2 * sizeof(struct twheel_stats), 0 },
+	};
+	static const unsigned long cmds[] = { TWHEEL_IOC_INFO, TWHEEL_IOC_STATS };
+	size_t i, have;
+
+	for (i = 0; i < ARRAY_SIZE(cmds); i++) {
+		for (have = heads[i][0] / 2; have < heads[i][0]; have++) {
+			memcpy(self->cliff - have, heads[i], sizeof(heads[i]));
+			ASSERT_EQ(-EFAULT, tw_ioctl(self->fd, cmds[i],
+						    self->cliff - have));
+		}
+	}
+	EXPECT_TRUE(unchanged(self));
 }
 
 /* Every ioctl number of every size and direction but those in the header */

@@ -40,7 +40,7 @@ static const struct kind {
 	int errnos[7];		/* those that are documented */
 	unsigned int weight;
 } kinds[NR_KINDS] = {
-	{ TWHEEL_IOC_INFO, sizeof(struct twheel_info), { EINVAL, EFAULT }, 2 },
+	{ TWHEEL_IOC_INFO, sizeof(struct twheel_info), { EINVAL, E2BIG, EFAULT }, 2 },
 	{ TWHEEL_IOC_SETUP, sizeof(struct twheel_setup),
 	  { EINVAL, E2BIG, EFAULT, EBUSY, EOPNOTSUPP, EPERM }, 2 },
 	{ TWHEEL_IOC_ARM, sizeof(struct twheel_op),
@@ -54,7 +54,7 @@ static const struct kind {
 	{ TWHEEL_IOC_DRAIN, sizeof(struct twheel_drain), { EINVAL, E2BIG, EFAULT }, 2 },
 	{ TWHEEL_IOC_LIST, sizeof(struct twheel_list),
 	  { EINVAL, E2BIG, EFAULT, ENOMEM }, 4 },
-	{ TWHEEL_IOC_STATS, sizeof(struct twheel_stats), { EINVAL, EFAULT }, 2 },
+	{ TWHEEL_IOC_STATS, sizeof(struct twheel_stats), { EINVAL, E2BIG, EFAULT }, 2 },
 	{ TWHEEL_IOC_ADVANCE, sizeof(struct twheel_advance),
 	  { EINVAL, E2BIG, EFAULT, EINTR }, 10 },
 };
@@ -856,6 +856,8 @@ static long head_errno(const struct call *c)
 
 	if (c->in.size < (is_out(c->kind) ? 8 : size))
 		return -EINVAL;
+	if (is_out(c->kind) && c->in.size > sysconf(_SC_PAGESIZE))
+		return -E2BIG;
 	if (is_out(c->kind))
 		return c->kind == STATS && c->in.stats.flags ? -EINVAL : 0;
 	if (c->in.size > c->len)
@@ -874,10 +876,13 @@ static long head_errno(const struct call *c)
 
 static bool done_out(struct model *m, struct call *c, long ret)
 {
-	size_t size = c->in.size < c->len ? c->in.size : c->len;
+	size_t size = c->in.size < c->len ? c->in.size : c->len, i;
 
 	if (memcmp(&c->in.bytes[size], &c->out.bytes[size], c->len - size))
 		return wrong(m, "wrote more than was asked for");
+	for (i = kinds[c->kind].size; c->memory == GOOD && i < size; i++)
+		if (c->out.bytes[i])
+			return wrong(m, "wrote what it does not know");
 	return ret == (c->memory == GOOD ? 0 : -EFAULT) || wrong(m, "returns %ld", ret);
 }
 
@@ -925,6 +930,10 @@ static bool step_call(struct model *m)
 	ret = issue(f, c);
 	m->failed += ret < 0;
 	behind = c->arg + c->len;
+	/* A struct of up to a page that is only written is filled up with zeroes. */
+	for (; !ret && is_out(c->kind) && behind < c->arg + c->in.size; behind++)
+		if (*behind)
+			return wrong(m, "not filled with zeroes");
 	if (c->memory == GOOD && !tw_poisoned(behind, f->head.end - behind))
 		return wrong(m, "wrote behind the struct");
 	return done(m, c, ret);

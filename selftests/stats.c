@@ -394,24 +394,39 @@ TEST_F(stats, no_more_bytes_are_written_than_the_caller_has)
 		memset(buf, TW_POISON, sizeof(buf));
 		memcpy(buf, head, sizeof(head));
 		ASSERT_EQ(0, tw_ioctl(self->fd, TWHEEL_IOC_STATS, buf));
-		ASSERT_EQ(0, memcmp(buf, &self->st, head[0]));
+		ASSERT_EQ(0, memcmp(buf + 4, (char *)&self->st + 4, head[0] - 4));
 		ASSERT_TRUE(tw_poisoned(buf + head[0], sizeof(buf) - head[0]));
 	}
 }
 
-TEST_F(stats, callers_with_a_larger_struct_are_served)
+TEST_F(stats, what_is_not_known_is_filled_with_zeroes)
 {
-	unsigned char buf[2 * sizeof(struct twheel_stats)];
+	unsigned char buf[2 * sizeof(struct twheel_stats) + 8];
+	static const unsigned char zeroes[sizeof(struct twheel_stats)];
+	size_t known = sizeof(self->st);
 	__u32 head[2] = { 0, 0 };
 
 	ASSERT_EQ(0, tw_stats(self->fd, &self->st));
-	for (head[0] = sizeof(self->st); head[0] <= sizeof(buf); head[0]++) {
+	for (head[0] = known; head[0] <= 2 * known; head[0]++) {
 		memset(buf, TW_POISON, sizeof(buf));
 		memcpy(buf, head, sizeof(head));
 		ASSERT_EQ(0, tw_ioctl(self->fd, TWHEEL_IOC_STATS, buf));
-		ASSERT_EQ(0, memcmp(buf, &self->st, sizeof(self->st)));
-		ASSERT_TRUE(tw_poisoned(buf + sizeof(self->st),
-					sizeof(buf) - sizeof(self->st)));
+		ASSERT_EQ(0, memcmp(buf, &self->st, known));
+		ASSERT_EQ(0, memcmp(buf + known, zeroes, head[0] - known));
+		ASSERT_TRUE(tw_poisoned(buf + head[0], sizeof(buf) - head[0]));
+	}
+}
+
+/* Or a second call would write beyond the struct of who has an older header. */
+TEST_F(stats, no_larger_size_is_told_than_was_passed)
+{
+	__u32 size;
+
+	for (size = 8; size < sizeof(self->st); size++) {
+		self->st.size = size;
+		self->st.flags = 0;
+		ASSERT_EQ(0, tw_ioctl(self->fd, TWHEEL_IOC_STATS, &self->st));
+		ASSERT_EQ(size, self->st.size);
 	}
 }
 

@@ -13,17 +13,28 @@
  *   that opened the file.
  * - Structs have the same layout for 32-bit and 64-bit callers and no implicit
  *   padding. Named padding and reserved fields must be zero.
- * - Structs that may grow begin with their size (see struct twheel_info). A
- *   caller built against an older header passes a smaller size, a caller built
- *   against a newer one a larger size; bytes the kernel does not know must be
- *   zero, bytes the caller does not know are not written.
+ * - Structs that may grow begin with their size, so that a program and a kernel of
+ *   different age understand each other: a caller built against an older header
+ *   passes a smaller size, a caller built against a newer one a larger size, up to
+ *   a page. There are two kinds of them:
+ *
+ *   A struct that is read (SETUP, SUBMIT, NEXT, DRAIN, LIST, ADVANCE) must be zero
+ *   in the bytes that the kernel does not know, or E2BIG says that something was
+ *   asked for which it cannot do. Bytes that the caller does not know count as
+ *   zero and are not written.
+ *
+ *   A struct that is only written (INFO, STATS) may hold anything in the bytes
+ *   that the kernel does not know: it fills them with zeroes. Its size comes back
+ *   as the number of bytes that have been told, never more than was passed, so
+ *   that the struct can be passed again.
  * - A call that fails changes nothing, unless its description says otherwise.
  *
  * Each errno has one meaning, the same for all calls:
  *
  *   ===========  ===========================================================
  *   ENOTTY       no such ioctl
- *   E2BIG        non-zero bytes beyond the struct that this kernel knows
+ *   E2BIG        non-zero bytes beyond the struct that this kernel knows, or a size
+ *                of more than a page
  *   EINVAL       understood and wrong: an unknown flag, non-zero padding, a
  *                size too small, a time above S64_MAX other than
  *                TWHEEL_NEVER, an unknown clock, a manual clock moved backward
@@ -85,8 +96,8 @@ enum twheel_feature {
 
 /**
  * struct twheel_info - TWHEEL_IOC_INFO: what this kernel and this file offer
- * @size:         in: sizeof of the caller's struct, at least 8. out: sizeof of
- *                the kernel's; the smaller of both many bytes are written
+ * @size:         in: sizeof of the caller's struct, at least 8. out: how many bytes
+ *                of it the kernel knows; the others are zero
  * @clockid:      out: clock of this wheel
  * @features:     out: bits of &enum twheel_feature
  * @now_ns:       out: time on the clock of this wheel, as the caller sees it
@@ -102,7 +113,7 @@ enum twheel_feature {
  * @setup_size:   out: sizeof(struct twheel_setup)
  * @stats_size:   out: sizeof(struct twheel_stats)
  *
- * Works at any time, before set-up too. Errors: EINVAL (@size), EFAULT.
+ * Works at any time, before set-up too. Errors: EINVAL and E2BIG (@size), EFAULT.
  */
 struct twheel_info {
 	__u32 size;
@@ -380,8 +391,8 @@ struct twheel_list {
 
 /**
  * struct twheel_stats - TWHEEL_IOC_STATS: counters of this wheel since open
- * @size:           in: sizeof of the caller's struct, at least 8. out: sizeof
- *                  of the kernel's; the smaller of both many bytes are written
+ * @size:           in: sizeof of the caller's struct, at least 8. out: how many
+ *                  bytes of it the kernel knows; the others are zero
  * @flags:          must be 0
  * @armed:          out: timers armed
  * @fired:          out: expiries delivered to the queue
@@ -396,7 +407,7 @@ struct twheel_list {
  * @lateness:       out: expiries that were noticed with a lateness l in ns, where
  *                  2^(i-1) <= l < 2^i; [0]: none at all; slack counts as on time
  *
- * Errors: EINVAL, EFAULT.
+ * Errors: EINVAL, E2BIG (@size), EFAULT.
  */
 struct twheel_stats {
 	__u32 size;

@@ -441,11 +441,30 @@ static int tw_ioctl_advance(struct tw_engine *e, void __user *arg)
 	return tw_engine_advance(e, advance.to_ns);
 }
 
+/* Who only reads may look, wait and read, and no more. */
+static bool tw_cmd_only_looks(unsigned int cmd)
+{
+	switch (cmd) {
+	case TWHEEL_IOC_SETUP:
+	case TWHEEL_IOC_ARM:
+	case TWHEEL_IOC_CANCEL:
+	case TWHEEL_IOC_MODIFY:
+	case TWHEEL_IOC_SUBMIT:
+	case TWHEEL_IOC_DRAIN:
+	case TWHEEL_IOC_ADVANCE:
+		return false;
+	default:
+		return true;
+	}
+}
+
 static long tw_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
 	struct tw_engine *e = file->private_data;
 	void __user *uarg = (void __user *)arg;
 
+	if (!(file->f_mode & FMODE_WRITE || tw_cmd_only_looks(cmd)))
+		return -EBADF;
 	switch (cmd) {
 	case TWHEEL_IOC_INFO:
 		return tw_ioctl_info(e, uarg);

@@ -27,12 +27,18 @@
  *   that the kernel does not know: it fills them with zeroes. Its size comes back
  *   as the number of bytes that have been told, never more than was passed, so
  *   that the struct can be passed again.
+ * - A descriptor that is open for reading only reads, polls and asks: INFO, QUERY,
+ *   LIST, NEXT and STATS. SETUP, ARM, CANCEL, MODIFY, SUBMIT, DRAIN and ADVANCE want
+ *   one that is open for writing, and are EBADF otherwise, before anything else is
+ *   looked at. Reading and polling are as with any file: one that is open for writing
+ *   only cannot be read.
  * - A call that fails changes nothing, unless its description says otherwise.
  *
  * Each errno has one meaning, the same for all calls:
  *
  *   ===========  ===========================================================
  *   ENOTTY       no such ioctl
+ *   EBADF        the descriptor is not open for what was asked of it
  *   E2BIG        non-zero bytes beyond the struct that this kernel knows, or a size
  *                of more than a page
  *   EINVAL       understood and wrong: an unknown flag, non-zero padding, a

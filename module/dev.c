@@ -118,6 +118,9 @@ static int tw_check_setup(struct twheel_setup *setup)
 		return -EINVAL;
 	if (!tw_time_valid(setup->tick_ns) || !tw_time_valid(setup->wake_delay_ns))
 		return -EINVAL;
+	/* With a batch alone the last records before it is full would wait for ever. */
+	if (setup->wake_batch > 1 && !setup->wake_delay_ns)
+		return -EINVAL;
 	if (setup->flags & TWHEEL_SETUP_CLOCK_SET &&
 	    setup->clockid != CLOCK_REALTIME)
 		return -EINVAL;

@@ -1303,7 +1303,7 @@ TEST_F(setup, every_moderation_is_granted)
 		__u64 delay;
 		__u32 batch;
 	} wishes[] = {
-		{ 0, 0 }, { 0, 1 }, { 0, 2 }, { 0, ~0U }, { 1, 0 }, { 1, 2 },
+		{ 0, 0 }, { 0, 1 }, { 1, 0 }, { 1, 1 }, { 1, 2 }, { 1, ~0U },
 		{ TW_S64_MAX, 0 }, { TW_S64_MAX, ~0U },
 	};
 	size_t i;
@@ -1318,6 +1318,19 @@ TEST_F(setup, every_moderation_is_granted)
 		EXPECT_EQ(wishes[i].batch, self->arg.wake_batch);
 		close(fd);
 	}
+}
+
+TEST_F(setup, a_batch_without_a_delay_is_einval)
+{
+	static const __u32 batches[] = { 2, 3, 1000, 0x7fffffff, 0x80000000, ~0U };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(batches); i++) {
+		self->arg.wake_batch = batches[i];
+		EXPECT_EQ(-EINVAL,
+			  tw_ioctl(self->fd, TWHEEL_IOC_SETUP, &self->arg));
+	}
+	EXPECT_TRUE(not_set_up(self));
 }
 
 TEST_F(setup, a_delay_or_tick_above_s64_max_is_einval)

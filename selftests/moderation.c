@@ -155,11 +155,11 @@ TEST_F(moderation, a_sleeper_in_read_is_woken_by_the_full_batch)
 	EXPECT_TRUE(tw_sleeper_joined(&s));
 }
 
-TEST(without_a_delay_a_batch_is_announced_at_once)
+TEST(without_a_delay_the_first_record_is_announced_at_once)
 {
 	int fd = tw_open(O_NONBLOCK);
 
-	ASSERT_EQ(0, setup_moderated(fd, TWHEEL_CLOCK_MANUAL, BATCH, 0));
+	ASSERT_EQ(0, setup_moderated(fd, TWHEEL_CLOCK_MANUAL, 1, 0));
 	ASSERT_TRUE(fire(fd, 1));
 	EXPECT_EQ(POLLIN | POLLRDNORM, tw_poll(fd));
 	close(fd);

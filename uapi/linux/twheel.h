@@ -161,7 +161,8 @@ enum twheel_setup_flags {
  * @wake_delay_ns: in: a reader is woken at the latest this long after the first
  *                 record became ready. 0: at once
  * @wake_batch:    in: a reader is woken once this many records are ready.
- *                 0 or 1: at the first
+ *                 0 or 1: at the first. More than that wants a @wake_delay_ns, or a
+ *                 batch that does not fill would never be told of: EINVAL
  * @pad:           must be 0
  *
  * Optional: a wheel that is armed without it has CLOCK_MONOTONIC, a tick of

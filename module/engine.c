@@ -295,11 +295,14 @@ static void tw_hush_if_empty(struct tw_engine *e)
 	tw_stop_if_idle(e);
 }
 
-static void tw_count_fired(struct tw_engine *e, const struct tw_timer *t, u64 now)
+/*
+ * Only for timers that expired in the wheel. Of a deadline that had passed when its timer
+ * was armed it is the caller who is late, or the reader.
+ */
+static void tw_count_lateness(struct tw_engine *e, const struct tw_timer *t, u64 now)
 {
 	u64 deadline = tw_add_ns(t->expires_ns, t->slack_ns);
 
-	e->stats.fired++;
 	e->stats.lateness[now > deadline ? fls64(now - deadline) : 0]++;
 }
 
@@ -319,7 +322,7 @@ static void tw_ready_push(struct tw_engine *e, u32 index, struct tw_timer *t,
 		tw_timer(&e->timers, e->ready_last)->next = index;
 	e->ready_last = index;
 	e->nr_ready++;
-	tw_count_fired(e, t, now);
+	e->stats.fired++;
 	trace_twheel_expire(e->number, tw_timer_id(t, index), t->expires_ns, now);
 }
 
@@ -391,6 +394,7 @@ static void tw_unlock_wake(struct tw_engine *e)
 static bool tw_expire_batch(struct tw_engine *e, struct wheel_batch *batch)
 {
 	u64 now = tw_now(e);
+	struct tw_timer *t;
 	bool all;
 	u32 i;
 
@@ -399,9 +403,11 @@ static bool tw_expire_batch(struct tw_engine *e, struct wheel_batch *batch)
 	batch->nr = 0;
 	batch->cascaded = 0;
 	all = wheel_advance(&e->wheel, now >> e->tick_shift, batch);
-	for (i = 0; i < batch->nr; i++)
-		tw_ready_push(e, batch->expired[i],
-			      tw_timer(&e->timers, batch->expired[i]), now);
+	for (i = 0; i < batch->nr; i++) {
+		t = tw_timer(&e->timers, batch->expired[i]);
+		tw_ready_push(e, batch->expired[i], t, now);
+		tw_count_lateness(e, t, now);
+	}
 	if (batch->nr)
 		tw_moderate(e);
 	e->stats.cascaded += batch->cascaded;

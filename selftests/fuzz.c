@@ -541,6 +541,7 @@ struct model {
 	__u64 ids[NR_IDS];	/* of @timers */
 	struct timer timers[NR_IDS];
 	struct twheel_stats stats;
+	__u64 noticed;		/* of the fired those that the wheel was late or in time for */
 	struct call call;
 	char before[ARRAY_PAGES * 65536];
 	__u64 steps;
@@ -711,6 +712,7 @@ static bool model_do(struct model *m, const struct twheel_op *in,
 				t->state = READY;
 				t->fired = m->f.now;
 				m->stats.fired++;
+				m->noticed++;
 			}
 		}
 		if (out->flags != (t->state == READY ? TWHEEL_F_READY : TWHEEL_F_ARMED))
@@ -841,10 +843,12 @@ static bool done_advance(struct model *m, struct call *c, long ret)
 	for (i = 0; i < NR_IDS; i++) {
 		struct timer *t = &m->timers[i];
 
-		if (t->state == ARMED && due_max(m, t) <= m->f.now)
+		if (t->state == ARMED && due_max(m, t) <= m->f.now) {
 			model_place(m, t);
-		else if (t->state == ARMED && t->op.expires_ns <= m->f.now)
+			m->noticed++;
+		} else if (t->state == ARMED && t->op.expires_ns <= m->f.now) {
 			t->state = EITHER;
+		}
 	}
 	return true;
 }
@@ -1098,6 +1102,7 @@ static bool step_open(struct model *m)
 	memset(m->ids, 0, sizeof(m->ids));
 	memset(m->timers, 0, sizeof(m->timers));
 	memset(&m->stats, 0, sizeof(m->stats));
+	m->noticed = 0;
 	return !epoll_ctl(m->epfd, EPOLL_CTL_ADD, f->fd, &event) ||
 	       wrong(m, "epoll_ctl: errno %d", errno);
 }
@@ -1131,7 +1136,7 @@ static bool check(struct model *m, bool failed)
 	expected = m->stats;
 	for (i = 0; i < TWHEEL_LATENESS_BUCKETS; i++)
 		sum += stats.lateness[i];
-	if (sum != stats.fired || stats.hrtimer_starts)
+	if (sum != m->noticed || stats.hrtimer_starts)
 		return wrong(m, "%llu fired, lateness of %llu, %llu wake-ups", stats.fired, sum,
 			     stats.hrtimer_starts);
 	/* Others are counted too, but never by a call that fails. */
@@ -1454,7 +1459,7 @@ TEST(threads_on_shared_wheels_leave_the_accounts_right)
 		EXPECT_EQ(stats.armed, stats.cancelled + wheels[i].ended + ended);
 		for (sum = 0, j = 0; j < TWHEEL_LATENESS_BUCKETS; j++)
 			sum += stats.lateness[j];
-		EXPECT_EQ(stats.fired, sum);
+		EXPECT_GE(stats.fired, sum);
 		EXPECT_LT(0, stats.fired);
 		EXPECT_TRUE(goes_idle(wheels[i].fd));
 		close(wheels[i].fd);

@@ -141,6 +141,22 @@ TEST_F(misfire, burst_has_a_record_for_each_period)
 	EXPECT_EQ(tw_boundary(100 + nr * 1000, TW_TICK_MIN), tw_next(self->fd));
 }
 
+/* The wheel has noticed the first of them only. */
+TEST_F(misfire, a_record_of_a_burst_has_the_time_of_the_read_that_made_it_ready)
+{
+	__u64 noticed = 5 * TW_TICK_MIN, later = 7 * TW_TICK_MIN + 5;
+
+	arm_periodic(self->fd, 100, 1000, 3, TWHEEL_MISFIRE_BURST);
+	ASSERT_EQ(0, tw_advance(self->fd, noticed));
+	ASSERT_EQ(0, tw_advance(self->fd, later));
+	ASSERT_EQ(1, tw_read(self->fd, self->ev, 1));
+	EXPECT_EQ(noticed, self->ev[0].fired_ns);
+	ASSERT_EQ(0, tw_advance(self->fd, TW_HOUR));
+	ASSERT_EQ(2, tw_read(self->fd, self->ev, READ_MAX));
+	EXPECT_EQ(later, self->ev[0].fired_ns);
+	EXPECT_EQ(TW_HOUR, self->ev[1].fired_ns);
+}
+
 TEST_F(misfire, burst_stays_readable_between_its_records)
 {
 	arm_periodic(self->fd, 100, 1000, 5, TWHEEL_MISFIRE_BURST);

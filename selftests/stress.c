@@ -491,7 +491,7 @@ static bool follows(const struct twheel_stats *last, const struct twheel_stats *
 
 	for (i = 0; i < TWHEEL_LATENESS_BUCKETS; i++)
 		late += now->lateness[i];
-	return late == now->fired && last->armed <= now->armed &&
+	return late <= now->fired && last->armed <= now->armed &&
 	       last->fired <= now->fired && last->cancelled <= now->cancelled &&
 	       last->modified <= now->modified && now->cancelled <= now->armed;
 }

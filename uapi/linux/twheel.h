@@ -291,7 +291,10 @@ enum twheel_event_flags {
  * @id:         out: the timer. Stale from now on unless TWHEEL_EV_MORE is set
  * @user_data:  out: as armed
  * @expires_ns: out: when the timer was due, absolute
- * @fired_ns:   out: when the wheel noticed; never before @expires_ns
+ * @fired_ns:   out: when the wheel noticed; never before @expires_ns. If the expiry
+ *              had passed when it was armed: when that was. So it is with the
+ *              periods of TWHEEL_MISFIRE_BURST that were missed: each is armed by the
+ *              read(2) that takes the record before it, and has the time of that
  * @overrun:    out: further periods that had passed when the record was read.
  *              2^32 - 1 stands for that and more
  * @flags:      out: bits of &enum twheel_event_flags
@@ -402,7 +405,7 @@ struct twheel_list {
  *                  bytes of it the kernel knows; the others are zero
  * @flags:          must be 0
  * @armed:          out: timers armed
- * @fired:          out: expiries delivered to the queue
+ * @fired:          out: records that were put into the queue
  * @cancelled:      out: timers cancelled while armed or ready, or drained
  * @modified:       out: timers re-armed in place
  * @cascaded:       out: moves of a timer from a coarse slot to a finer one
@@ -411,8 +414,11 @@ struct twheel_list {
  * @continued:      out: passes that used up their budget
  * @ready_max:      out: largest number of records that waited
  * @resv:           out: 0
- * @lateness:       out: expiries that were noticed with a lateness l in ns, where
- *                  2^(i-1) <= l < 2^i; [0]: none at all; slack counts as on time
+ * @lateness:       out: expiries that the wheel noticed with a lateness l in ns,
+ *                  where 2^(i-1) <= l < 2^i; [0]: none at all; slack counts as on
+ *                  time. What had passed when it was armed, by ARM, by MODIFY or, as
+ *                  a further period, by read(2), is counted in @fired alone: it is
+ *                  not the wheel that was late
  *
  * Errors: EINVAL, E2BIG (@size), EFAULT.
  */

@@ -68,6 +68,7 @@
 #include <linux/ktime.h>
 #include <linux/math64.h>
 #include <linux/mm.h>
+#include <linux/nospec.h>
 #include <linux/overflow.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
@@ -897,12 +898,14 @@ static int tw_do(struct tw_engine *e, struct twheel_op *op, u64 now)
 static __always_inline void tw_prefetch_ops(const struct tw_engine *e,
 					    const struct twheel_op *ops, u32 nr)
 {
-	u32 i, index;
+	u32 i, index, nr_nodes = e->wheel.nr_nodes;
 
 	for (i = 0; i < nr; i++) {
 		index = (u32)ops[i].id;
-		if (ops[i].opcode != TWHEEL_OP_ARM && index < e->wheel.nr_nodes)
-			prefetchw(tw_timer(&e->timers, index));
+		if (ops[i].opcode == TWHEEL_OP_ARM || index >= nr_nodes)
+			continue;
+		index = array_index_nospec(index, nr_nodes);
+		prefetchw(tw_timer(&e->timers, index));
 	}
 }
 
@@ -1257,8 +1260,10 @@ u32 tw_engine_list(struct tw_engine *e, u32 *cursor, struct twheel_op *ops, u32 
 	u32 i, nr = 0;
 
 	tw_lock(e);
-	if (*cursor < e->wheel.nr_nodes)
+	if (*cursor < e->wheel.nr_nodes) {
+		*cursor = array_index_nospec(*cursor, e->wheel.nr_nodes);
 		nr = tw_collect(e, cursor, ops, max);
+	}
 	if (*cursor >= e->wheel.nr_nodes)
 		*cursor = 0;
 	tw_unlock(e);

@@ -11,6 +11,7 @@
  */
 #include <linux/errno.h>
 #include <linux/mm.h>
+#include <linux/nospec.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/string.h>
@@ -244,6 +245,8 @@ struct tw_timer *tw_timers_find(const struct tw_timers *ts, u64 id, u32 *index)
 	*index = (u32)id;
 	if (*index >= ts->wheel->nr_nodes)
 		return NULL;
+	/* Nor may a processor that guesses the outcome of that look up what is beyond. */
+	*index = array_index_nospec(*index, ts->wheel->nr_nodes);
 	t = tw_timer(ts, *index);
 	if (t->generation != id >> 32)
 		return NULL;

@@ -677,4 +677,40 @@ TEST_F(timens, times_are_those_of_the_opener)
 	}
 }
 
+/* In the namespace: asks and arms with the descriptor of somebody outside */
+static void timens_guest(int fd, __u64 *told, __u64 *id)
+{
+	*told = tw_now(fd);
+	*id = tw_arm_rel(fd, TW_HOUR, 0);
+}
+
+TEST_F(timens, whoever_asks_is_told_the_time_of_the_opener)
+{
+	__u64 before, *shared, armed_for;
+	struct twheel_op op;
+	pid_t pid;
+
+	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		      -1, 0);
+	ASSERT_NE(MAP_FAILED, shared);
+	self->fd = tw_wheel(variant->clockid, TW_TICK_MIN, 0);
+	ASSERT_LE(0, self->fd);
+	if (!enter_timens(variant->offset))
+		SKIP(return, "no time namespaces here");
+	before = tw_clock(variant->clockid);
+	pid = fork();
+	ASSERT_LE(0, pid);
+	if (!pid) {
+		timens_guest(self->fd, &shared[0], &shared[1]);
+		_exit(0);
+	}
+	ASSERT_EQ(pid, waitpid(pid, NULL, 0));
+	EXPECT_LE(before, shared[0]);
+	EXPECT_LE(shared[0], tw_clock(variant->clockid));
+	ASSERT_EQ(0, tw_query(self->fd, shared[1], &op));
+	armed_for = op.expires_ns - TW_HOUR;
+	EXPECT_LE(shared[0], armed_for);
+	EXPECT_LE(armed_for, tw_clock(variant->clockid));
+}
+
 TEST_HARNESS_MAIN

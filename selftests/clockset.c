@@ -132,6 +132,70 @@ TEST_F(clockset, two_sets_that_nobody_read_are_told_as_their_sum)
 	EXPECT_EQ(0, tw_poll_for(self->fd, POLLIN, 50));
 }
 
+/* Another wheel that is told of sets, and whose record tells that one was noticed */
+static int witness(void)
+{
+	int fd = tw_open(O_NONBLOCK);
+
+	setup_clock_set(fd, CLOCK_REALTIME, TWHEEL_SETUP_CLOCK_SET);
+	return fd;
+}
+
+static bool jump_seen_by(int fd, __s64 ns)
+{
+	struct twheel_event ev;
+
+	return jump_by(ns) && tw_wait_readable(fd) && tw_read(fd, &ev, 1) == 1;
+}
+
+TEST_F(clockset, sets_that_cancel_out_are_told_all_the_same)
+{
+	int fd = witness();
+
+	ASSERT_TRUE(jump_seen_by(fd, TW_HOUR));
+	ASSERT_TRUE(jump_seen_by(fd, -(__s64)TW_HOUR));
+	/* Before this is noticed anywhere, the last has been noticed everywhere. */
+	ASSERT_TRUE(jump_seen_by(fd, 0));
+	ASSERT_LE(1, tw_read(self->fd, self->ev, ROOM));
+	EXPECT_EQ(TWHEEL_EV_CLOCK_SET, self->ev[0].flags);
+	EXPECT_TRUE(about(self->ev[0].expires_ns, 0));
+	close(fd);
+}
+
+TEST_F(clockset, the_record_stands_before_those_of_timers_and_is_told_at_once)
+{
+	struct twheel_setup setup = {
+		.size = sizeof(setup),
+		.flags = TWHEEL_SETUP_CLOCK_SET,
+		.clockid = CLOCK_REALTIME,
+		.wake_delay_ns = 1000 * TW_HOUR,
+		.wake_batch = 100,
+	};
+	int fd = tw_open(O_NONBLOCK);
+
+	ASSERT_EQ(0, tw_ioctl(fd, TWHEEL_IOC_SETUP, &setup));
+	ASSERT_NE(0, tw_arm(fd, 1, 7));
+	ASSERT_EQ(1, tw_ready(fd));
+	ASSERT_EQ(0, tw_poll(fd));
+	ASSERT_TRUE(jump_by(TW_HOUR));
+	ASSERT_TRUE(tw_wait_readable(fd));
+	ASSERT_EQ(2, tw_read(fd, self->ev, ROOM));
+	EXPECT_EQ(TWHEEL_EV_CLOCK_SET, self->ev[0].flags);
+	EXPECT_EQ(7, self->ev[1].user_data);
+	close(fd);
+}
+
+TEST_F(clockset, the_record_has_the_time_of_the_clock_as_it_was_set)
+{
+	__u64 before = tw_clock(CLOCK_REALTIME);
+
+	ASSERT_TRUE(jump_by(TW_HOUR));
+	ASSERT_TRUE(tw_wait_readable(self->fd));
+	ASSERT_EQ(1, tw_read(self->fd, self->ev, ROOM));
+	EXPECT_LE(before + TW_HOUR, self->ev[0].fired_ns);
+	EXPECT_LE(self->ev[0].fired_ns, tw_clock(CLOCK_REALTIME));
+}
+
 TEST_F(clockset, the_record_comes_with_those_of_timers)
 {
 	__u64 id = tw_arm(self->fd, tw_clock(CLOCK_REALTIME) + TW_HOUR, 7);

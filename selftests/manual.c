@@ -73,6 +73,21 @@ TEST_F(manual, a_timer_fires_at_its_expiry)
 	EXPECT_EQ(0, self->ev[0].flags);
 }
 
+/* As on any clock timers fire when a tick begins. */
+TEST_F(manual, an_advance_within_a_tick_moves_the_clock_and_fires_nothing)
+{
+	__u64 tick = 5 * TW_TICK_DEFAULT;
+
+	ASSERT_EQ(0, tw_advance(self->fd, tick));
+	ASSERT_NE(0, tw_arm(self->fd, tick + 10, 0));
+	ASSERT_EQ(0, tw_advance(self->fd, tick + TW_TICK_DEFAULT - 1));
+	EXPECT_EQ(tick + TW_TICK_DEFAULT - 1, tw_now(self->fd));
+	EXPECT_EQ(0, tw_ready(self->fd));
+	EXPECT_EQ(tick + TW_TICK_DEFAULT, tw_next(self->fd));
+	ASSERT_EQ(0, tw_advance(self->fd, tick + TW_TICK_DEFAULT));
+	EXPECT_EQ(1, tw_ready(self->fd));
+}
+
 TEST_F(manual, a_record_tells_when_the_wheel_noticed)
 {
 	ASSERT_NE(0, tw_arm(self->fd, 10, 0));

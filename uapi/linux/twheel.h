@@ -8,9 +8,9 @@
  *
  * Rules that hold for every call:
  *
- * - Every time is a __u64 of nanoseconds on the clock of the wheel. Absolute
- *   MONOTONIC and BOOTTIME times are those of the time namespace of the process
- *   that opened the file.
+ * - Every time is a __u64 of nanoseconds on the clock of the wheel. MONOTONIC and
+ *   BOOTTIME times are those of the time namespace of the process that opened the
+ *   file, for whoever else uses it, too.
  * - Structs have the same layout for 32-bit and 64-bit callers and no implicit
  *   padding. Named padding and reserved fields must be zero.
  * - Structs that may grow begin with their size, so that a program and a kernel of
@@ -106,7 +106,8 @@ enum twheel_feature {
  *                of it the kernel knows; the others are zero
  * @clockid:      out: clock of this wheel
  * @features:     out: bits of &enum twheel_feature
- * @now_ns:       out: time on the clock of this wheel, as the caller sees it
+ * @now_ns:       out: time on the clock of this wheel, as the time namespace of the
+ *                opener of the file has it
  * @tick_ns:      out: granularity of this wheel, a power of two, nanoseconds
  * @capacity:     out: how many timers this file may hold at one time
  * @armed:        out: timers armed now
@@ -155,11 +156,15 @@ enum twheel_setup_flags {
  * @clockid:       in: CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_BOOTTIME, CLOCK_TAI
  *                 or TWHEEL_CLOCK_MANUAL. Beware that 0 is CLOCK_REALTIME
  * @capacity:      in: how many timers, 0 for the default. out: granted
- * @tick_ns:       in: granularity wished for, 0 for the default. out: granted,
- *                 the largest power of two that is neither above the wish nor
- *                 outside [tick_ns_min, tick_ns_max] of TWHEEL_IOC_INFO
+ * @tick_ns:       in: granularity wished for, 0 for the default. out: granted, the
+ *                 largest power of two that is not above the wish; but for a wish
+ *                 below tick_ns_min of TWHEEL_IOC_INFO that, and for one above
+ *                 tick_ns_max that
  * @wake_delay_ns: in: a reader is woken at the latest this long after the first
- *                 record became ready. 0: at once
+ *                 record became ready, whatever the tick. It is a duration, of
+ *                 CLOCK_MONOTONIC: a set of the wall clock does not move it. On a
+ *                 manual clock it is that clock's time, to the ns. A very short one
+ *                 may count as none. 0: at once
  * @wake_batch:    in: a reader is woken once this many records are ready.
  *                 0 or 1: at the first. More than that wants a @wake_delay_ns, or a
  *                 batch that does not fill would never be told of: EINVAL
@@ -218,10 +223,12 @@ enum twheel_op_flags {
 
 /**
  * enum twheel_misfire - what becomes of periods that pass before a read
- * @TWHEEL_MISFIRE_COUNT: one record, the others are counted in its @overrun
- * @TWHEEL_MISFIRE_BURST: one record for each
- * @TWHEEL_MISFIRE_SKIP:  no record for the missed ones; goes on at the next
- *                        multiple of the interval
+ * @TWHEEL_MISFIRE_COUNT: one record, the others are counted in &twheel_event.overrun
+ * @TWHEEL_MISFIRE_BURST: one record for each, with an overrun of 0
+ * @TWHEEL_MISFIRE_SKIP:  no record for the missed ones, and an overrun of 0
+ *
+ * By each of them the timer keeps its phase, and periods that were missed use up
+ * &twheel_op.count, whether they are told of or not.
  */
 enum twheel_misfire {
 	TWHEEL_MISFIRE_COUNT	= 0,
@@ -246,19 +253,24 @@ enum twheel_misfire {
  *               parks the timer, as does an expiry after the last tick that
  *               begins before it. out (QUERY): the next expiry, or for a ready
  *               timer the one its record tells
- * @interval_ns: in (ARM, MODIFY): period, at most S64_MAX. 0: expires once.
- *               out (QUERY)
+ * @interval_ns: in (ARM, MODIFY): period, at most S64_MAX: the timer expires at
+ *               @expires_ns plus k times this, k = 0, 1, 2 and so on, however late
+ *               it is noticed or read. 0: expires once. out (QUERY)
  * @slack_ns:    in (ARM, MODIFY): may expire that much later, at most S64_MAX.
  *               out (QUERY)
  * @count:       in (ARM, MODIFY): how many expiries a periodic timer has in all,
- *               0: until cancelled. Must be 0 without @interval_ns.
- *               out (QUERY): expiries left, 0 for no end
+ *               those that are missed included. 0: until cancelled. Must be 0
+ *               without @interval_ns. out (QUERY): expiries left, 0 for no end
  * @misfire:     in (ARM, MODIFY): &enum twheel_misfire. out (QUERY)
  * @pad:         must be 0
  * @resv:        must be 0
  *
- * Fields that an operation does not name are not looked at, except for @flags,
- * @pad and @resv: these must always be 0 or understood.
+ * Fields that an operation does not name are not looked at, except for @opcode,
+ * @flags, @pad and @resv: these must always be 0 or understood.
+ *
+ * A relative time becomes an absolute one when it is armed. On a clock that can be
+ * set, CLOCK_REALTIME or CLOCK_TAI, it moves with the clock from then on: who means
+ * a duration takes CLOCK_MONOTONIC or CLOCK_BOOTTIME.
  */
 struct twheel_op {
 	__u16 opcode;
@@ -279,7 +291,13 @@ struct twheel_op {
  * enum twheel_event_flags - bits of &twheel_event.flags
  * @TWHEEL_EV_MORE:      the timer lives on and will expire again (periodic)
  * @TWHEEL_EV_CLOCK_SET: not a timer: the wall clock was set. @id and @user_data
- *                       are 0, @expires_ns is the jump in two's complement
+ *                       are 0, @expires_ns is the jump in two's complement,
+ *                       @fired_ns when it was noticed, on the clock as it is set
+ *
+ * The record of a set stands before those of all timers, and readers are told of it at
+ * once, whatever &twheel_setup.wake_batch and wake_delay_ns. There is one at most: what
+ * is set before it is read is added to it, so it tells the sum of the jumps, which may
+ * be 0, and the time of the last.
  */
 enum twheel_event_flags {
 	TWHEEL_EV_MORE		= 1 << 0,
@@ -295,14 +313,22 @@ enum twheel_event_flags {
  *              had passed when it was armed: when that was. So it is with the
  *              periods of TWHEEL_MISFIRE_BURST that were missed: each is armed by the
  *              read(2) that takes the record before it, and has the time of that
- * @overrun:    out: further periods that had passed when the record was read.
- *              2^32 - 1 stands for that and more
+ * @overrun:    out, by TWHEEL_MISFIRE_COUNT: further periods that had passed when the
+ *              record was read. 2^32 - 1 stands for that and more. 0 by the other
+ *              policies, and for what expires once
  * @flags:      out: bits of &enum twheel_event_flags
  *
  * read(2) returns whole records only, as many as are ready and fit, in order of
  * firing. It blocks for the first only. EINVAL: room for less than one. EFAULT:
  * no record was copied, and none is lost. A fault after the first whole record
  * shortens the read instead.
+ *
+ * A record that has been read cannot be withdrawn any more: CANCEL is ENOENT from then
+ * on, or stops only what a periodic timer would still do, while the record may wait in
+ * a buffer to be looked at, perhaps that of another thread. So if @user_data is the
+ * address of something, that must not be freed before the last record has been looked
+ * at, or CANCEL has returned 0 or 1; of a periodic timer not before both: CANCEL, and a
+ * look at all records that had been read by then.
  */
 struct twheel_event {
 	__aligned_u64 id;
@@ -319,7 +345,7 @@ struct twheel_event {
  * @flags: must be 0
  * @ops:   in: address of an array of struct twheel_op. Those that were tried are
  *         written back, with @res and with what the single call would have written
- * @nr:    in: entries of @ops
+ * @nr:    in: entries of @ops, at most INT_MAX
  * @pad:   must be 0
  *
  * Returns how many entries were tried, each with its own @res; a bad entry does
@@ -360,7 +386,7 @@ struct twheel_next {
  * @flags: must be 0
  * @ops:   in: address of an array of struct twheel_op that is filled with the
  *         unfired timers, ready to be submitted to another wheel
- * @nr:    in: entries of @ops
+ * @nr:    in: entries of @ops, at most INT_MAX
  * @pad:   must be 0
  *
  * Returns how many were handed back; call again until it returns 0. Records that
@@ -379,8 +405,9 @@ struct twheel_drain {
  * struct twheel_list - TWHEEL_IOC_LIST: look at the armed timers
  * @size:   in: sizeof of the caller's struct, at least 32
  * @flags:  must be 0
- * @ops:    in: address of an array of struct twheel_op, filled as by QUERY
- * @nr:     in: entries of @ops
+ * @ops:    in: address of an array of struct twheel_op, filled as by QUERY, ready to
+ *          be submitted to another wheel
+ * @nr:     in: entries of @ops, at most INT_MAX
  * @pad:    must be 0
  * @cursor: in: 0 to begin, then what came out. out: where to go on; 0 at the end
  *
@@ -444,10 +471,14 @@ struct twheel_stats {
  * @flags: must be 0
  * @to_ns: in: the new now, not before the present one and at most S64_MAX
  *
- * When it returns, every timer due by @to_ns is ready; each has @to_ns in its
- * &twheel_event.fired_ns. Errors: EINVAL (also: not a manual clock), E2BIG,
- * EFAULT; EINTR if a fatal signal came, after which the clock stands at @to_ns
- * and the rest fires with the next call.
+ * When it returns the clock stands at @to_ns, to the ns, and every timer that fires by
+ * then is ready, with @to_ns in its &twheel_event.fired_ns. As on any clock timers fire
+ * when a tick begins: what expires within the tick that @to_ns lies in stays armed until
+ * the next one begins, as TWHEEL_IOC_NEXT tells, and a move within a tick fires nothing.
+ * What is armed for a time that has passed is ready at once, within a tick as well.
+ *
+ * Errors: EINVAL (also: not a manual clock), E2BIG, EFAULT; EINTR if a fatal signal
+ * came, after which the clock stands at @to_ns and the rest fires with the next call.
  */
 struct twheel_advance {
 	__u32 size;

@@ -7,7 +7,9 @@
 #ifndef TWHEEL_COMPAT_H
 #define TWHEEL_COMPAT_H
 
+#include <linux/device.h>
 #include <linux/hrtimer.h>
+#include <linux/module.h>
 #include <linux/slab.h>
 #include <linux/time_namespace.h>
 #include <linux/version.h>
@@ -27,6 +29,23 @@ tw_hrtimer_setup(struct hrtimer *timer,
 }
 
 #define hrtimer_setup tw_hrtimer_setup
+#endif
+
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 4, 0)
+static inline struct class *tw_class_create(const char *name)
+{
+	return class_create(THIS_MODULE, name);
+}
+
+#undef class_create
+#define class_create tw_class_create
+#endif
+
+/* What the devnode() of a class may not change */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0)
+#define tw_devnode_const
+#else
+#define tw_devnode_const const
 #endif
 
 #ifndef kzalloc_obj

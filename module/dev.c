@@ -4,8 +4,9 @@
  * knows what may stand in an argument; hands checked values to the engine.
  */
 #include <linux/compat.h>
+#include <linux/device.h>
+#include <linux/err.h>
 #include <linux/fs.h>
-#include <linux/miscdevice.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/poll.h>
@@ -16,6 +17,7 @@
 #include <linux/uio.h>
 
 #include "abi_layout.h"
+#include "compat.h"
 #include "dev.h"
 #include "engine.h"
 
@@ -31,6 +33,7 @@
  * MODIFY.
  */
 #define TW_OP_FLAGS		(TWHEEL_F_REL | TWHEEL_F_ARMED | TWHEEL_F_READY)
+#define TW_DEV_NAME		"twheel"
 
 /* A copy that faults this often in a row without getting on is given up. */
 #define TW_FAULT_RETRIES	16
@@ -594,24 +597,50 @@ static const struct file_operations tw_fops = {
 	.show_fdinfo	= tw_show_fdinfo,
 };
 
-static struct miscdevice tw_misc = {
-	.name	= "twheel",
-	.fops	= &tw_fops,
-	.mode	= 0666,
-};
+/* Not a misc device: those hold a lock of all of them while tw_open() allocates. */
+static struct class *tw_class;
+static int tw_major;
+
+/* Open to everybody, as timerfd is: what it uses is charged to the caller. */
+static char *tw_devnode(tw_devnode_const struct device *dev, umode_t *mode)
+{
+	if (mode)
+		*mode = 0666;
+	return NULL;
+}
 
 /**
  * tw_dev_register() - make /dev/twheel
- *
- * Open to everybody, as timerfd is: what it uses is charged to the caller.
  *
  * Return: 0 or a negative errno.
  */
 int tw_dev_register(void)
 {
-	/* Anew each time: deregistering leaves the number that was given. */
-	tw_misc.minor = MISC_DYNAMIC_MINOR;
-	return misc_register(&tw_misc);
+	struct device *dev;
+	int ret;
+
+	ret = __register_chrdev(0, 0, 1, TW_DEV_NAME, &tw_fops);
+	if (ret < 0)
+		return ret;
+	tw_major = ret;
+	tw_class = class_create(TW_DEV_NAME);
+	if (IS_ERR(tw_class)) {
+		ret = PTR_ERR(tw_class);
+		goto err_class;
+	}
+	tw_class->devnode = tw_devnode;
+	dev = device_create(tw_class, NULL, MKDEV(tw_major, 0), NULL, TW_DEV_NAME);
+	if (IS_ERR(dev)) {
+		ret = PTR_ERR(dev);
+		goto err_device;
+	}
+	return 0;
+
+err_device:
+	class_destroy(tw_class);
+err_class:
+	__unregister_chrdev(tw_major, 0, 1, TW_DEV_NAME);
+	return ret;
 }
 
 /**
@@ -619,5 +648,7 @@ int tw_dev_register(void)
  */
 void tw_dev_unregister(void)
 {
-	misc_deregister(&tw_misc);
+	device_destroy(tw_class, MKDEV(tw_major, 0));
+	class_destroy(tw_class);
+	__unregister_chrdev(tw_major, 0, 1, TW_DEV_NAME);
 }

@@ -17,7 +17,10 @@
 #define TIMERS		1000
 #define RELOADS		30
 
-/* Files that are open, of all processes; or -1. */
+/*
+ * Files that are open, of all processes; or -1. Each holds the module twice: once for
+ * itself and once for the device.
+ */
 static int open_wheels(void)
 {
 	FILE *f = fopen("/sys/module/twheel/refcnt", "re");
@@ -28,7 +31,7 @@ static int open_wheels(void)
 	if (fscanf(f, "%d", &nr) != 1)
 		nr = -1;
 	fclose(f);
-	return nr;
+	return nr < 0 ? -1 : (nr + 1) / 2;
 }
 
 /* Wait until there are so many. */

@@ -7,6 +7,8 @@
  */
 #include "twheel_test.h"
 
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 
 #define LIMIT		1000
@@ -213,6 +215,15 @@ TEST_F(users, after_a_storm_on_two_files_the_count_is_exact)
 	tw_discard(self->fd);
 	tw_discard(self->other);
 	EXPECT_EQ(LIMIT, fill(self->fd, 2 * LIMIT, &self->err));
+}
+
+/* All opens of misc devices wait for each other, and this one allocates. */
+TEST(the_device_is_not_one_of_the_misc_devices)
+{
+	struct stat st;
+
+	ASSERT_EQ(0, stat(TW_DEVICE, &st));
+	EXPECT_NE(10, major(st.st_rdev));
 }
 
 TEST_HARNESS_MAIN

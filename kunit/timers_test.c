@@ -4,16 +4,29 @@
  */
 #include "twheel_kunit.h"
 
+/* What a test does amid the next allocation of the code under test, as another CPU may */
+static void (*meanwhile)(void);
+
+static bool may_alloc(void)
+{
+	void (*act)(void) = meanwhile;
+
+	meanwhile = NULL;
+	if (act)
+		act();
+	return tw_kunit_may_alloc();
+}
+
 /* Allocations of the code under test can be made to fail. */
 #undef kzalloc
 #define kzalloc(size, gfp) \
-	(tw_kunit_may_alloc() ? kmalloc(size, (gfp) | __GFP_ZERO) : NULL)
+	(may_alloc() ? kmalloc(size, (gfp) | __GFP_ZERO) : NULL)
 #undef kcalloc
 #define kcalloc(n, size, gfp) \
-	(tw_kunit_may_alloc() ? kmalloc_array(n, size, (gfp) | __GFP_ZERO) : NULL)
+	(may_alloc() ? kmalloc_array(n, size, (gfp) | __GFP_ZERO) : NULL)
 #undef kvcalloc
 #define kvcalloc(n, size, gfp) \
-	(tw_kunit_may_alloc() ? kvmalloc_array(n, size, (gfp) | __GFP_ZERO) : NULL)
+	(may_alloc() ? kvmalloc_array(n, size, (gfp) | __GFP_ZERO) : NULL)
 
 #include "../module/timers.c"
 #include "../module/users.c"
@@ -559,15 +572,37 @@ static void a_user_goes_with_its_last_file(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, user);
 	tw_user_get(uid);
 	tw_user_put(user);
-	mutex_lock(&tw_users_lock);
+	spin_lock(&tw_users_lock);
 	there = tw_user_find(uid);
-	mutex_unlock(&tw_users_lock);
+	spin_unlock(&tw_users_lock);
 	KUNIT_EXPECT_TRUE(test, there);
 	tw_user_put(user);
-	mutex_lock(&tw_users_lock);
+	spin_lock(&tw_users_lock);
 	there = tw_user_find(uid);
-	mutex_unlock(&tw_users_lock);
+	spin_unlock(&tw_users_lock);
 	KUNIT_EXPECT_FALSE(test, there);
+}
+
+static struct tw_user *faster;
+
+static void open_faster(void)
+{
+	faster = tw_user_get(KUIDT_INIT(1000));
+}
+
+/* The first may be of a cgroup that has no memory, and the other not. */
+static void another_opens_while_the_first_waits_for_memory(struct kunit *test)
+{
+	struct tw_user *user;
+
+	faster = NULL;
+	meanwhile = open_faster;
+	user = tw_user_get(KUIDT_INIT(1000));
+	KUNIT_ASSERT_NOT_NULL(test, user);
+	KUNIT_EXPECT_PTR_EQ(test, user, faster);
+	KUNIT_EXPECT_EQ(test, user->files, 2);
+	tw_user_put(faster);
+	tw_user_put(user);
 }
 
 static void a_user_without_memory_is_not_there(struct kunit *test)
@@ -612,6 +647,7 @@ static struct kunit_case timers_cases[] = {
 	KUNIT_CASE(a_table_destroyed_with_live_timers_uncharges_them),
 	KUNIT_CASE(users_have_counts_of_their_own),
 	KUNIT_CASE(a_user_goes_with_its_last_file),
+	KUNIT_CASE(another_opens_while_the_first_waits_for_memory),
 	KUNIT_CASE(a_user_without_memory_is_not_there),
 	{}
 };

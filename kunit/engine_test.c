@@ -64,7 +64,7 @@ static void engine_test_exit(struct kunit *test)
 	tw_kunit_allocs = -1;
 	if (bench && bench->e)
 		tw_engine_destroy(bench->e);
-	tw_user_max = 0;
+	tw_user_memory_max = 0;
 }
 
 /* A new engine in place of the one before. */
@@ -75,6 +75,8 @@ static struct tw_engine *engine_new(struct kunit *test)
 	if (bench->e)
 		tw_engine_destroy(bench->e);
 	bench->e = tw_engine_create(CAPACITY);
+	if (IS_ERR(bench->e))
+		bench->e = NULL;
 	KUNIT_ASSERT_NOT_NULL(test, bench->e);
 	return bench->e;
 }
@@ -923,17 +925,43 @@ static void arming_beyond_the_capacity_is_refused(struct kunit *test)
 static void arming_beyond_the_limit_of_the_user_is_refused(struct kunit *test)
 {
 	struct twheel_op op = { .opcode = TWHEEL_OP_ARM };
-	struct tw_engine *e;
-	u64 id;
+	struct tw_engine *e = engine_manual(test);
+	u64 id = 0;
+	u32 i;
 
-	tw_user_max = 2;
-	e = engine_manual(test);
-	id = arm(test, HOUR);
-	arm(test, HOUR);
+	for (i = 0; i < WHEEL_CHUNK_NODES; i++)
+		id = arm(test, HOUR);
+	tw_user_memory_max = tw_engine_memory(e);
 	KUNIT_EXPECT_EQ(test, submit(e, &op), -EPERM);
-	KUNIT_EXPECT_EQ(test, e->timers.live, 2);
+	KUNIT_EXPECT_EQ(test, op.id, 0);
+	KUNIT_EXPECT_EQ(test, e->timers.live, WHEEL_CHUNK_NODES);
+	KUNIT_EXPECT_EQ(test, tw_engine_memory(e), tw_user_memory_max);
 	KUNIT_EXPECT_EQ(test, cancel(e, id), 0);
 	KUNIT_EXPECT_EQ(test, submit(e, &op), 0);
+}
+
+static void a_second_engine_is_charged_as_the_first(struct kunit *test)
+{
+	struct tw_engine *e = engine_new(test), *other;
+
+	KUNIT_EXPECT_EQ(test, tw_engine_memory(e), ksize(e));
+	tw_user_memory_max = 2 * ksize(e);
+	other = tw_engine_create(1);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(other));
+	KUNIT_EXPECT_EQ(test, atomic_long_read(&e->timers.user->bytes),
+			tw_user_memory_max);
+	tw_engine_destroy(other);
+	KUNIT_EXPECT_EQ(test, atomic_long_read(&e->timers.user->bytes), ksize(e));
+}
+
+static void an_engine_beyond_the_limit_of_the_user_is_refused(struct kunit *test)
+{
+	struct tw_engine *e = engine_new(test);
+
+	tw_user_memory_max = 2 * ksize(e) - 1;
+	tw_kunit_allocs = 0;
+	KUNIT_EXPECT_EQ(test, PTR_ERR_OR_ZERO(tw_engine_create(1)), -EPERM);
+	KUNIT_EXPECT_EQ(test, atomic_long_read(&e->timers.user->bytes), ksize(e));
 }
 
 /* Each allocation fails in turn, until none does. */
@@ -967,12 +995,22 @@ static void no_memory_is_taken_for_a_timer_if_one_was_freed_meanwhile(struct kun
 	KUNIT_EXPECT_EQ(test, e->wheel.nr_nodes, nr_nodes);
 }
 
+/* Neither without that for the user nor without its own */
 static void without_memory_there_is_no_engine(struct kunit *test)
 {
 	tw_kunit_allocs = 0;
-	KUNIT_EXPECT_NULL(test, tw_engine_create(1));
+	KUNIT_EXPECT_EQ(test, PTR_ERR_OR_ZERO(tw_engine_create(1)), -ENOMEM);
 	tw_kunit_allocs = 1;
-	KUNIT_EXPECT_NULL(test, tw_engine_create(1));
+	KUNIT_EXPECT_EQ(test, PTR_ERR_OR_ZERO(tw_engine_create(1)), -ENOMEM);
+}
+
+static void an_engine_without_memory_charges_nothing(struct kunit *test)
+{
+	struct tw_engine *e = engine_new(test);
+
+	tw_kunit_allocs = 0;
+	KUNIT_EXPECT_EQ(test, PTR_ERR_OR_ZERO(tw_engine_create(1)), -ENOMEM);
+	KUNIT_EXPECT_EQ(test, atomic_long_read(&e->timers.user->bytes), ksize(e));
 }
 
 /* Set-up */
@@ -2241,9 +2279,12 @@ static struct kunit_case engine_cases[] = {
 	KUNIT_CASE(many_operations_are_all_done),
 	KUNIT_CASE(arming_beyond_the_capacity_is_refused),
 	KUNIT_CASE(arming_beyond_the_limit_of_the_user_is_refused),
+	KUNIT_CASE(a_second_engine_is_charged_as_the_first),
+	KUNIT_CASE(an_engine_beyond_the_limit_of_the_user_is_refused),
 	KUNIT_CASE(arming_without_memory_is_refused_and_changes_nothing),
 	KUNIT_CASE(no_memory_is_taken_for_a_timer_if_one_was_freed_meanwhile),
 	KUNIT_CASE(without_memory_there_is_no_engine),
+	KUNIT_CASE(an_engine_without_memory_charges_nothing),
 	KUNIT_CASE(a_second_setup_is_refused),
 	KUNIT_CASE(a_setup_after_an_arm_is_refused),
 	KUNIT_CASE_PARAM(the_tick_granted_is_the_largest_power_of_two_not_above,

@@ -13,9 +13,11 @@ static unsigned int seed;
 module_param(seed, uint, 0444);
 MODULE_PARM_DESC(seed, "of the random loads; 0: another each time (0)");
 
-unsigned int tw_user_max;
+unsigned long tw_user_memory_max;
 
 int tw_kunit_allocs = -1;
+bool tw_kunit_capable;
+unsigned int tw_kunit_asked;
 
 /* Begins a random load. One seed repeats all loads of a run. */
 void tw_kunit_seed(struct kunit *test, struct rnd_state *random)

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Tests of the table of timers, of its handles, and of the count that users have.
+ * Tests of the table of timers, of its handles, and of what users are charged.
  */
+#include <linux/capability.h>
+#include <linux/cred.h>
+#include <linux/user_namespace.h>
+#include <linux/vmalloc.h>
+
 #include "twheel_kunit.h"
 
 /* What a test does amid the next allocation of the code under test, as another CPU may */
@@ -17,13 +22,27 @@ static bool may_alloc(void)
 	return tw_kunit_may_alloc();
 }
 
+static bool is_capable(int cap)
+{
+	tw_kunit_asked++;
+	return tw_kunit_capable && cap == CAP_SYS_RESOURCE;
+}
+
+/* The namespace and the user that the code under test runs in */
+static struct user_namespace *caller_ns = &init_user_ns;
+static kuid_t caller_uid;
+
+#undef capable
+#define capable(cap) is_capable(cap)
+#undef current_user_ns
+#define current_user_ns() caller_ns
+#undef current_uid
+#define current_uid() caller_uid
+
 /* Allocations of the code under test can be made to fail. */
 #undef kzalloc
 #define kzalloc(size, gfp) \
 	(may_alloc() ? kmalloc(size, (gfp) | __GFP_ZERO) : NULL)
-#undef kcalloc
-#define kcalloc(n, size, gfp) \
-	(may_alloc() ? kmalloc_array(n, size, (gfp) | __GFP_ZERO) : NULL)
 #undef kvcalloc
 #define kvcalloc(n, size, gfp) \
 	(may_alloc() ? kvmalloc_array(n, size, (gfp) | __GFP_ZERO) : NULL)
@@ -63,13 +82,19 @@ static void table_destroy(struct kunit *test, u32 nr)
 {
 	struct table *table = (struct table *)test->priv + nr;
 
-	if (table->created)
+	if (table->created) {
 		tw_timers_destroy(&table->ts);
+		tw_user_put(table->ts.user);
+	}
 	table->created = false;
 }
 
 static int timers_test_init(struct kunit *test)
 {
+	tw_kunit_capable = false;
+	tw_kunit_asked = 0;
+	caller_ns = &init_user_ns;
+	caller_uid = KUIDT_INIT(1000);
 	test->priv = kunit_kcalloc(test, 2, sizeof(struct table), GFP_KERNEL);
 	return test->priv ? 0 : -ENOMEM;
 }
@@ -81,7 +106,7 @@ static void timers_test_exit(struct kunit *test)
 		table_destroy(test, 0);
 		table_destroy(test, 1);
 	}
-	tw_user_max = 0;
+	tw_user_memory_max = 0;
 }
 
 static int grow(struct tw_timers *ts)
@@ -486,65 +511,293 @@ static void a_table_of_all_the_nodes_there_can_be_does_not_grow(struct kunit *te
 
 /* Users */
 
+static unsigned long charged_to(const struct tw_timers *ts)
+{
+	return atomic_long_read(&ts->user->bytes);
+}
+
+/* What the allocator says that a table takes. */
+static size_t really_taken(const struct tw_timers *ts)
+{
+	const struct wheel *w = ts->wheel;
+	size_t bytes = ksize(w->nodes) + ksize(ts->free) + ksize(w->blocks);
+	u32 i;
+
+	for (i = 0; i < w->nr_nodes; i += WHEEL_CHUNK_NODES)
+		bytes += ksize(w->nodes[i >> WHEEL_NODE_SHIFT]) +
+			 ksize(ts->free[i >> WHEEL_NODE_SHIFT]);
+	for (i = 0; i < w->nr_blocks; i += WHEEL_CHUNK_BLOCKS)
+		bytes += ksize(w->blocks[i >> WHEEL_BLOCK_SHIFT]);
+	return bytes;
+}
+
+static void the_user_is_charged_for_what_the_table_takes(struct kunit *test)
+{
+	struct tw_timers *ts = table_make(test, 0, WHEEL_MAX_NODES);
+	u32 i;
+
+	KUNIT_EXPECT_EQ(test, charged_to(ts), 0);
+	for (i = 0; i < MANY_CHUNKS; i++) {
+		KUNIT_ASSERT_EQ(test, grow(ts), 0);
+		KUNIT_ASSERT_EQ(test, charged_to(ts), really_taken(ts));
+		KUNIT_ASSERT_EQ(test, charged_to(ts), ts->bytes);
+	}
+}
+
+static void memory_of_vmalloc_is_charged_by_the_page(struct kunit *test)
+{
+	size_t size = 3 * PAGE_SIZE + 1;
+	void *mem = vmalloc(size);
+
+	KUNIT_ASSERT_NOT_NULL(test, mem);
+	KUNIT_EXPECT_EQ(test, tw_user_bytes(mem, size), 4 * PAGE_SIZE);
+	vfree(mem);
+}
+
+static void memory_of_kmalloc_is_charged_as_it_is_rounded_up(struct kunit *test)
+{
+	size_t size = 2 * PAGE_SIZE + 1;
+	void *mem = kmalloc(size, GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, mem);
+	KUNIT_EXPECT_EQ(test, tw_user_bytes(mem, size), ksize(mem));
+	KUNIT_EXPECT_EQ(test, tw_user_bytes(NULL, size), ksize(mem));
+	kfree(mem);
+}
+
 static void files_of_a_user_share_a_count(struct kunit *test)
 {
-	struct tw_timers *one, *other;
-	u64 id;
+	struct tw_timers *one = table_of_one_chunk(test);
+	struct tw_timers *other = table_make(test, 1, 10);
 
-	tw_user_max = 3;
-	one = table_of_one_chunk(test);
-	other = table_make(test, 1, 10);
-	KUNIT_ASSERT_EQ(test, grow(other), 0);
 	KUNIT_EXPECT_PTR_EQ(test, one->user, other->user);
-	KUNIT_EXPECT_EQ(test, take(one, &id), 0);
-	KUNIT_EXPECT_EQ(test, take(other, &id), 0);
-	KUNIT_EXPECT_EQ(test, take(other, &id), 0);
-	KUNIT_EXPECT_EQ(test, take(one, &id), -EPERM);
-	KUNIT_EXPECT_EQ(test, take(other, &id), -EPERM);
-	give_back(other, id);
-	KUNIT_EXPECT_EQ(test, take(one, &id), 0);
-	KUNIT_EXPECT_EQ(test, take(other, &id), -EPERM);
+	KUNIT_ASSERT_EQ(test, grow(other), 0);
+	KUNIT_EXPECT_EQ(test, charged_to(one), one->bytes + other->bytes);
 }
 
-static void a_charge_that_fails_takes_no_timer(struct kunit *test)
+/* The limit of one table is exact to the byte. */
+static void a_growth_that_just_fits_is_allowed(struct kunit *test)
 {
-	struct tw_timers *ts;
-	u32 free;
+	struct tw_timers *one = table_of_one_chunk(test);
+	struct tw_timers *other = table_make(test, 1, 10);
+
+	tw_user_memory_max = 2 * one->bytes;
+	KUNIT_EXPECT_EQ(test, grow(other), 0);
+	KUNIT_EXPECT_EQ(test, charged_to(other), tw_user_memory_max);
+}
+
+static void a_growth_that_takes_a_byte_too_much_is_refused(struct kunit *test)
+{
+	struct tw_timers *one = table_of_one_chunk(test);
+	struct tw_timers *other = table_make(test, 1, 10), before = *other;
+
+	tw_user_memory_max = 2 * one->bytes - 1;
+	KUNIT_EXPECT_EQ(test, grow(other), -EPERM);
+	KUNIT_EXPECT_EQ(test, memcmp(other, &before, sizeof(before)), 0);
+	KUNIT_EXPECT_EQ(test, charged_to(other), one->bytes);
+}
+
+static void nothing_is_allocated_for_a_growth_that_is_refused(struct kunit *test)
+{
+	struct tw_timers *ts = table_make(test, 0, 10);
+
+	tw_user_memory_max = 1;
+	tw_kunit_allocs = 0;
+	KUNIT_EXPECT_EQ(test, grow(ts), -EPERM);
+}
+
+static void a_growth_is_charged_before_it_is_installed(struct kunit *test)
+{
+	struct tw_timers *ts = table_of_size(test);
+	unsigned long before = charged_to(ts);
+	struct tw_growth growth;
+
+	KUNIT_ASSERT_EQ(test, tw_timers_prepare(ts, &growth), 0);
+	KUNIT_EXPECT_GT(test, growth.bytes, WHEEL_NODE_CHUNK_SIZE);
+	KUNIT_EXPECT_EQ(test, charged_to(ts), before + growth.bytes);
+	tw_timers_discard(&growth);
+	KUNIT_EXPECT_EQ(test, charged_to(ts), before);
+}
+
+static void what_a_growth_replaces_is_charged_until_it_is_freed(struct kunit *test)
+{
+	struct tw_timers *ts = table_of_size(test);
+	size_t room = ts->node_room, held;
+	struct tw_growth growth;
+
+	KUNIT_ASSERT_EQ(test, tw_timers_prepare(ts, &growth), 0);
+	held = charged_to(ts);
+	tw_timers_install(ts, &growth);
+	KUNIT_EXPECT_EQ(test, charged_to(ts), held);
+	if (ts->node_room > room)
+		KUNIT_EXPECT_GE(test, growth.bytes, 2 * room * sizeof(void *));
+	tw_timers_discard(&growth);
+	KUNIT_EXPECT_EQ(test, charged_to(ts), really_taken(ts));
+}
+
+/* Each allocation fails in turn, until none does. */
+static void growing_without_memory_charges_nothing(struct kunit *test)
+{
+	struct tw_timers *ts = table_of_size(test);
+	unsigned long before = charged_to(ts);
+	int allocs;
+
+	for (allocs = 0;; allocs++) {
+		tw_kunit_allocs = allocs;
+		if (!grow(ts))
+			break;
+		KUNIT_ASSERT_EQ(test, charged_to(ts), before);
+	}
+	KUNIT_EXPECT_GE(test, allocs, 1);
+}
+
+/* Or else who arms and cancels in one file after the other holds all there is. */
+static void timers_that_were_freed_stay_charged(struct kunit *test)
+{
+	struct tw_timers *ts = table_of_one_chunk(test);
+	unsigned long before = charged_to(ts);
 	u64 id;
 
-	tw_user_max = 1;
-	ts = table_of_one_chunk(test);
 	KUNIT_ASSERT_EQ(test, take(ts, &id), 0);
-	free = ts->nr_free;
-	KUNIT_ASSERT_EQ(test, take(ts, &id), -EPERM);
-	KUNIT_EXPECT_EQ(test, ts->live, 1);
-	KUNIT_EXPECT_EQ(test, ts->nr_free, free);
+	KUNIT_EXPECT_EQ(test, charged_to(ts), before);
+	give_back(ts, id);
+	KUNIT_EXPECT_EQ(test, charged_to(ts), before);
 }
 
-static void a_table_that_has_to_grow_charges_nobody(struct kunit *test)
+static void a_table_destroyed_with_live_timers_uncharges_all(struct kunit *test)
 {
-	struct tw_timers *ts;
+	struct tw_timers *ts = table_of_size(test);
+	struct tw_timers *other = table_make(test, 1, 1);
 	u64 id;
 
-	tw_user_max = 1;
-	ts = table_make(test, 0, 1);
-	KUNIT_EXPECT_EQ(test, take(ts, &id), -EAGAIN);
-	KUNIT_EXPECT_EQ(test, atomic_read(&ts->user->timers), 0);
-}
-
-static void a_table_destroyed_with_live_timers_uncharges_them(struct kunit *test)
-{
-	struct tw_timers *ts, *other;
-	u64 id;
-
-	tw_user_max = 5;
-	ts = table_of_one_chunk(test);
-	other = table_make(test, 1, 1);
 	while (!take(ts, &id))
 		wheel_arm(ts->wheel, (u32)id, 1000 + id % 7);
-	KUNIT_ASSERT_EQ(test, atomic_read(&other->user->timers), 5);
 	table_destroy(test, 0);
-	KUNIT_EXPECT_EQ(test, atomic_read(&other->user->timers), 0);
+	KUNIT_EXPECT_EQ(test, charged_to(other), 0);
+}
+
+static struct tw_user *somebody(struct kunit *test)
+{
+	return table_make(test, 0, 1)->user;
+}
+
+static void without_a_limit_all_is_counted(struct kunit *test)
+{
+	struct tw_user *user = somebody(test);
+
+	KUNIT_EXPECT_TRUE(test, tw_user_charge(user, LONG_MAX));
+	KUNIT_EXPECT_EQ(test, atomic_long_read(&user->bytes), LONG_MAX);
+	tw_user_uncharge(user, LONG_MAX);
+	KUNIT_EXPECT_EQ(test, atomic_long_read(&user->bytes), 0);
+}
+
+static const struct charge {
+	unsigned long max;
+	unsigned long held;
+	size_t more;
+	bool allowed;
+	const char *name;
+} charges[] = {
+	{ 100, 0, 100, true, "all of the limit" },
+	{ 100, 99, 1, true, "the last byte" },
+	{ 100, 100, 0, true, "nothing" },
+	{ 100, 100, 1, false, "a byte more" },
+	{ 100, 0, 101, false, "more than the limit" },
+	{ 100, 200, 1, false, "a byte, with a limit lowered since" },
+	{ 100, 200, 200, false, "more than the limit that was lowered" },
+	{ 1, 1, SIZE_MAX, false, "what wraps around to 0" },
+	{ LONG_MAX, 10, LONG_MAX, false, "what wraps around to below 0" },
+	{ ULONG_MAX, 10, LONG_MAX - 10, true, "below the largest limit" },
+};
+
+static void charge_desc(const struct charge *charge, char *desc)
+{
+	strscpy(desc, charge->name, KUNIT_PARAM_DESC_SIZE);
+}
+
+KUNIT_ARRAY_PARAM(charge, charges, charge_desc);
+
+static void a_charge_is_allowed_up_to_the_limit(struct kunit *test)
+{
+	const struct charge *charge = test->param_value;
+	struct tw_user *user = somebody(test);
+	unsigned long held = charge->held;
+
+	KUNIT_ASSERT_TRUE(test, tw_user_charge(user, held));
+	tw_user_memory_max = charge->max;
+	KUNIT_EXPECT_EQ(test, tw_user_charge(user, charge->more), charge->allowed);
+	held += charge->allowed ? charge->more : 0;
+	KUNIT_EXPECT_EQ(test, atomic_long_read(&user->bytes), held);
+	tw_user_uncharge(user, held);
+}
+
+static void who_is_capable_is_charged_beyond_the_limit(struct kunit *test)
+{
+	struct tw_user *user = somebody(test);
+
+	tw_user_memory_max = 100;
+	tw_kunit_capable = true;
+	KUNIT_EXPECT_TRUE(test, tw_user_charge(user, 1000));
+	tw_kunit_capable = false;
+	KUNIT_EXPECT_EQ(test, atomic_long_read(&user->bytes), 1000);
+	KUNIT_EXPECT_FALSE(test, tw_user_charge(user, 1));
+	tw_user_uncharge(user, 1000);
+}
+
+static void the_capability_is_not_used_below_the_limit(struct kunit *test)
+{
+	struct tw_user *user = somebody(test);
+
+	tw_user_memory_max = 100;
+	tw_kunit_capable = true;
+	tw_user_charge(user, 100);
+	KUNIT_EXPECT_EQ(test, tw_kunit_asked, 0);
+	tw_user_charge(user, 1);
+	KUNIT_EXPECT_EQ(test, tw_kunit_asked, 1);
+	tw_user_uncharge(user, 101);
+}
+
+/* @makers of the namespaces that the caller is in, from the outermost on; 0 is root */
+static const struct caller {
+	uid_t uid;
+	uid_t makers[3];
+	u32 depth;
+	uid_t who;
+	const char *name;
+} callers[] = {
+	{ 1000, {}, 0, 1000, "in the initial namespace" },
+	{ 0, {}, 0, 0, "root" },
+	{ 100005, { 1000 }, 1, 1000, "one of many uids of the maker" },
+	{ 100005, { 0 }, 1, 100005, "where root has given it a uid" },
+	{ 100005, { 1000, 100001, 100002 }, 3, 1000, "three namespaces deep" },
+	{ 100009, { 0, 100005, 100006 }, 3, 100005, "made in a namespace of root's" },
+	{ 100009, { 0, 0 }, 2, 100009, "root's, in one of root's" },
+	{ 1000, { 2000 }, 1, 2000, "in the namespace of another" },
+};
+
+static void caller_desc(const struct caller *caller, char *desc)
+{
+	strscpy(desc, caller->name, KUNIT_PARAM_DESC_SIZE);
+}
+
+KUNIT_ARRAY_PARAM(caller, callers, caller_desc);
+
+static void who_made_the_outermost_namespace_is_charged(struct kunit *test)
+{
+	const struct caller *caller = test->param_value;
+	struct user_namespace *ns;
+	u32 i;
+
+	ns = kunit_kcalloc(test, ARRAY_SIZE(caller->makers), sizeof(*ns), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, ns);
+	for (i = 0; i < caller->depth; i++) {
+		ns[i].owner = KUIDT_INIT(caller->makers[i]);
+		ns[i].parent = caller_ns;
+		caller_ns = &ns[i];
+	}
+	caller_uid = KUIDT_INIT(caller->uid);
+	KUNIT_EXPECT_EQ(test, __kuid_val(tw_user_who()), caller->who);
+	caller_ns = &init_user_ns;
 }
 
 /* One more than there are buckets, so that two at least share one. */
@@ -641,10 +894,25 @@ static struct kunit_case timers_cases[] = {
 	KUNIT_CASE_PARAM(growing_without_memory_fails_and_changes_nothing, size_gen_params),
 	KUNIT_CASE(growing_without_memory_says_so),
 	KUNIT_CASE(a_table_of_all_the_nodes_there_can_be_does_not_grow),
+	KUNIT_CASE(the_user_is_charged_for_what_the_table_takes),
+	KUNIT_CASE(memory_of_vmalloc_is_charged_by_the_page),
+	KUNIT_CASE(memory_of_kmalloc_is_charged_as_it_is_rounded_up),
 	KUNIT_CASE(files_of_a_user_share_a_count),
-	KUNIT_CASE(a_charge_that_fails_takes_no_timer),
-	KUNIT_CASE(a_table_that_has_to_grow_charges_nobody),
-	KUNIT_CASE(a_table_destroyed_with_live_timers_uncharges_them),
+	KUNIT_CASE(a_growth_that_just_fits_is_allowed),
+	KUNIT_CASE(a_growth_that_takes_a_byte_too_much_is_refused),
+	KUNIT_CASE(nothing_is_allocated_for_a_growth_that_is_refused),
+	KUNIT_CASE_PARAM(a_growth_is_charged_before_it_is_installed, size_gen_params),
+	KUNIT_CASE_PARAM(what_a_growth_replaces_is_charged_until_it_is_freed,
+			 size_gen_params),
+	KUNIT_CASE_PARAM(growing_without_memory_charges_nothing, size_gen_params),
+	KUNIT_CASE(timers_that_were_freed_stay_charged),
+	KUNIT_CASE_PARAM(a_table_destroyed_with_live_timers_uncharges_all,
+			 size_gen_params),
+	KUNIT_CASE(without_a_limit_all_is_counted),
+	KUNIT_CASE_PARAM(a_charge_is_allowed_up_to_the_limit, charge_gen_params),
+	KUNIT_CASE(who_is_capable_is_charged_beyond_the_limit),
+	KUNIT_CASE(the_capability_is_not_used_below_the_limit),
+	KUNIT_CASE_PARAM(who_made_the_outermost_namespace_is_charged, caller_gen_params),
 	KUNIT_CASE(users_have_counts_of_their_own),
 	KUNIT_CASE(a_user_goes_with_its_last_file),
 	KUNIT_CASE(another_opens_while_the_first_waits_for_memory),

@@ -15,6 +15,10 @@
 /* How many more allocations of the code under test succeed; negative: all of them. */
 extern int tw_kunit_allocs;
 
+/* Whether the code under test has the capability that it asks for; how often it asked */
+extern bool tw_kunit_capable;
+extern unsigned int tw_kunit_asked;
+
 void tw_kunit_seed(struct kunit *test, struct rnd_state *random);
 
 static inline bool tw_kunit_may_alloc(void)

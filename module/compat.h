@@ -52,6 +52,10 @@ static inline struct class *tw_class_create(const char *name)
 #define kzalloc_obj(obj, gfp) kzalloc(sizeof(obj), gfp)
 #endif
 
+#ifndef kvzalloc_obj
+#define kvzalloc_obj(obj, gfp) kvzalloc(sizeof(obj), gfp)
+#endif
+
 /*
  * What the time namespace of the caller adds to a clock of the host, in ns.
  * timens_ktime_to_host() would subtract it, but what it calls is exported only

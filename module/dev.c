@@ -550,6 +550,7 @@ static void tw_show_fdinfo(struct seq_file *m, struct file *file)
 	seq_printf(m, "capacity:\t%u\n", info.capacity);
 	seq_printf(m, "armed:\t%u\n", info.armed);
 	seq_printf(m, "ready:\t%u\n", info.ready);
+	seq_printf(m, "memory:\t%zu\n", tw_engine_memory(e));
 	if (wake_ns == TWHEEL_NEVER)
 		seq_puts(m, "next_wake_ns:\tnever\n");
 	else
@@ -573,8 +574,8 @@ static int tw_open(struct inode *inode, struct file *file)
 {
 	struct tw_engine *e = tw_engine_create(tw_capacity);
 
-	if (!e)
-		return -ENOMEM;
+	if (IS_ERR(e))
+		return PTR_ERR(e);
 	file->private_data = e;
 	file->f_mode |= FMODE_NOWAIT;
 	return stream_open(inode, file);

@@ -64,7 +64,7 @@
  * clock that cannot be set.
  */
 #include <linux/atomic.h>
-#include <linux/cred.h>
+#include <linux/err.h>
 #include <linux/ktime.h>
 #include <linux/math64.h>
 #include <linux/mm.h>
@@ -549,6 +549,18 @@ static void tw_setup_hrtimers(struct tw_engine *e)
 		      HRTIMER_MODE_ABS_SOFT);
 }
 
+static struct tw_engine *tw_engine_alloc(struct tw_user *user)
+{
+	size_t bytes = tw_user_bytes(NULL, sizeof(struct tw_engine));
+	struct tw_engine *e;
+
+	if (!tw_user_charge(user, bytes))
+		return ERR_PTR(-EPERM);
+	e = kvzalloc_obj(*e, GFP_KERNEL_ACCOUNT);
+	tw_user_uncharge(user, bytes - (e ? tw_user_bytes(e, sizeof(*e)) : 0));
+	return e ?: ERR_PTR(-ENOMEM);
+}
+
 /**
  * tw_engine_create() - make an engine with the default clock and tick
  * @capacity: how many timers it may have
@@ -556,19 +568,19 @@ static void tw_setup_hrtimers(struct tw_engine *e)
  * It takes the time namespace of the caller and is charged to the caller's user. May
  * sleep.
  *
- * Return: the engine or NULL.
+ * Return: the engine, -ENOMEM, or -EPERM if the user may hold no more memory.
  */
 struct tw_engine *tw_engine_create(u32 capacity)
 {
-	struct tw_engine *e = kvzalloc(sizeof(*e), GFP_KERNEL_ACCOUNT);
-	struct tw_user *user;
+	struct tw_user *user = tw_user_get(tw_user_who());
+	struct tw_engine *e;
 
-	if (!e)
-		return NULL;
-	user = tw_user_get(current_uid());
-	if (!user) {
-		kvfree(e);
-		return NULL;
+	if (!user)
+		return ERR_PTR(-ENOMEM);
+	e = tw_engine_alloc(user);
+	if (IS_ERR(e)) {
+		tw_user_put(user);
+		return e;
 	}
 	spin_lock_init(&e->lock);
 	mutex_init(&e->grow_lock);
@@ -596,12 +608,17 @@ struct tw_engine *tw_engine_create(u32 capacity)
  */
 void tw_engine_destroy(struct tw_engine *e)
 {
+	size_t bytes = tw_user_bytes(e, sizeof(*e));
+	struct tw_user *user = e->timers.user;
+
 	if (e->clockset.was_set)
 		tw_clockset_remove(&e->clockset);
 	hrtimer_cancel(&e->hrtimer);
 	hrtimer_cancel(&e->announcer);
 	tw_timers_destroy(&e->timers);
 	kvfree(e);
+	tw_user_uncharge(user, bytes);
+	tw_user_put(user);
 }
 
 /**
@@ -742,6 +759,22 @@ void tw_engine_stats(struct tw_engine *e, struct twheel_stats *stats, u64 *wake_
 		*wake_ns = min(*wake_ns, tw_add_ns(tw_now(e), left_ns));
 	}
 	tw_unlock(e);
+}
+
+/**
+ * tw_engine_memory() - what the user is charged for it
+ * @e: the engine
+ *
+ * Return: bytes.
+ */
+size_t tw_engine_memory(struct tw_engine *e)
+{
+	size_t bytes = tw_user_bytes(e, sizeof(*e));
+
+	tw_lock(e);
+	bytes += e->timers.bytes;
+	tw_unlock(e);
+	return bytes;
 }
 
 /* Makes room for more timers. */

@@ -138,6 +138,7 @@ bool tw_engine_is_fixed(struct tw_engine *e);
 int tw_engine_setup(struct tw_engine *e, const struct twheel_setup *setup);
 void tw_engine_info(struct tw_engine *e, struct twheel_info *info);
 void tw_engine_stats(struct tw_engine *e, struct twheel_stats *stats, u64 *wake_ns);
+size_t tw_engine_memory(struct tw_engine *e);
 
 void tw_engine_submit(struct tw_engine *e, struct twheel_op *ops, u32 nr);
 bool tw_engine_readable(const struct tw_engine *e);

@@ -8,6 +8,9 @@
  * the lock of the engine, tw_timers_install() with it, tw_timers_discard() without.
  * One at a time may be on its way. The arrays of chunks are replaced by larger ones
  * that were filled beforehand, so that the lock is not held for longer as they grow.
+ *
+ * The user is charged for all that a growth needs in one go, before any of it is
+ * allocated, and for what a growth has replaced or not used until that is freed.
  */
 #include <linux/errno.h>
 #include <linux/mm.h>
@@ -20,6 +23,8 @@
 
 #define TW_FIRST_ROOM	8
 
+#define TW_FREE_CHUNK_SIZE	(WHEEL_CHUNK_NODES * sizeof(u32))
+
 /* How many timers before it is its turn a free timer is prefetched. */
 #define TW_FREE_AHEAD	16
 
@@ -27,7 +32,7 @@
  * tw_timers_init() - make a table of no timers
  * @ts:       to be initialised
  * @wheel:    an initialised wheel without nodes; the table goes into it
- * @user:     a reference, which the table takes over
+ * @user:     is charged for what the table holds
  * @capacity: how many timers may live at one time
  */
 void tw_timers_init(struct tw_timers *ts, struct wheel *wheel, struct tw_user *user,
@@ -61,8 +66,7 @@ void tw_timers_destroy(struct tw_timers *ts)
 	kvfree(w->nodes);
 	kvfree(w->blocks);
 	kvfree(ts->free);
-	tw_user_uncharge(ts->user, ts->live);
-	tw_user_put(ts->user);
+	tw_user_uncharge(ts->user, ts->bytes);
 }
 
 static u32 *tw_free_place(const struct tw_timers *ts, u32 place)
@@ -75,6 +79,12 @@ static u32 tw_larger_room(u32 room)
 	return room ? room * 2 : TW_FIRST_ROOM;
 }
 
+/* What a table with @room takes; of vmalloc() the same, as it is a power of two. */
+static size_t tw_table_bytes(u32 room)
+{
+	return tw_user_bytes(NULL, room * sizeof(void *));
+}
+
 /* A copy of a full @table that has @room, with more of it. */
 static void **tw_larger_table(const void *table, u32 room)
 {
@@ -85,6 +95,34 @@ static void **tw_larger_table(const void *table, u32 room)
 	return copy;
 }
 
+/* Allocates what @growth says, and @nr_blocks chunks of blocks. */
+static int tw_fill(const struct tw_timers *ts, struct tw_growth *growth, u32 nr_blocks)
+{
+	growth->nodes = kzalloc(WHEEL_NODE_CHUNK_SIZE, GFP_KERNEL_ACCOUNT);
+	growth->free = kzalloc(TW_FREE_CHUNK_SIZE, GFP_KERNEL_ACCOUNT);
+	if (!growth->nodes || !growth->free)
+		return -ENOMEM;
+	while (growth->nr_blocks < nr_blocks) {
+		void *chunk = kzalloc(WHEEL_BLOCK_CHUNK_SIZE, GFP_KERNEL_ACCOUNT);
+
+		if (!chunk)
+			return -ENOMEM;
+		growth->blocks[growth->nr_blocks++] = chunk;
+	}
+	if (growth->node_room != ts->node_room) {
+		growth->node_table = tw_larger_table(ts->wheel->nodes, ts->node_room);
+		growth->free_table = tw_larger_table(ts->free, ts->node_room);
+		if (!growth->node_table || !growth->free_table)
+			return -ENOMEM;
+	}
+	if (growth->block_room != ts->block_room) {
+		growth->block_table = tw_larger_table(ts->wheel->blocks, ts->block_room);
+		if (!growth->block_table)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 /**
  * tw_timers_prepare() - allocate what WHEEL_CHUNK_NODES more timers need
  * @ts:     the table. Nothing of it changes, and nobody else grows it meanwhile
@@ -92,46 +130,42 @@ static void **tw_larger_table(const void *table, u32 room)
  *
  * May sleep. Whatever it returns, tw_timers_discard() is to be called in the end.
  *
- * Return: 0, -ENOMEM, or -ENOSPC if the table cannot have more timers.
+ * Return: 0, -ENOMEM, -EPERM if the user may hold no more, or -ENOSPC if the table
+ * cannot have more timers.
  */
 int tw_timers_prepare(const struct tw_timers *ts, struct tw_growth *growth)
 {
 	const struct wheel *w = ts->wheel;
 	u32 nr_nodes = w->nr_nodes + WHEEL_CHUNK_NODES;
-	u32 nr_blocks = w->nr_blocks;
+	u32 nr_blocks = 0;
+	size_t bytes;
 
 	*growth = (struct tw_growth){
+		.user = ts->user,
 		.node_room = ts->node_room,
 		.block_room = ts->block_room,
 	};
 	if (nr_nodes > WHEEL_MAX_NODES)
 		return -ENOSPC;
-	growth->nodes = kzalloc(WHEEL_NODE_CHUNK_SIZE, GFP_KERNEL_ACCOUNT);
-	growth->free = kcalloc(WHEEL_CHUNK_NODES, sizeof(u32), GFP_KERNEL_ACCOUNT);
-	if (!growth->nodes || !growth->free)
-		return -ENOMEM;
-	for (; nr_blocks < wheel_blocks_for(nr_nodes);
-	     nr_blocks += WHEEL_CHUNK_BLOCKS) {
-		void *chunk = kzalloc(WHEEL_BLOCK_CHUNK_SIZE, GFP_KERNEL_ACCOUNT);
 
-		if (!chunk)
-			return -ENOMEM;
-		growth->blocks[growth->nr_blocks++] = chunk;
-	}
-	if (w->nr_nodes >> WHEEL_NODE_SHIFT == growth->node_room) {
-		growth->node_table = tw_larger_table(w->nodes, ts->node_room);
-		growth->free_table = tw_larger_table(ts->free, ts->node_room);
-		if (!growth->node_table || !growth->free_table)
-			return -ENOMEM;
+	bytes = tw_user_bytes(NULL, WHEEL_NODE_CHUNK_SIZE) +
+		tw_user_bytes(NULL, TW_FREE_CHUNK_SIZE);
+	while (w->nr_blocks + nr_blocks * WHEEL_CHUNK_BLOCKS < wheel_blocks_for(nr_nodes))
+		nr_blocks++;
+	bytes += nr_blocks * tw_user_bytes(NULL, WHEEL_BLOCK_CHUNK_SIZE);
+	if (w->nr_nodes >> WHEEL_NODE_SHIFT == ts->node_room) {
 		growth->node_room = tw_larger_room(ts->node_room);
+		bytes += 2 * tw_table_bytes(growth->node_room);
 	}
-	if ((nr_blocks - 1) >> WHEEL_BLOCK_SHIFT >= growth->block_room) {
-		growth->block_table = tw_larger_table(w->blocks, ts->block_room);
-		if (!growth->block_table)
-			return -ENOMEM;
+	if ((w->nr_blocks >> WHEEL_BLOCK_SHIFT) + nr_blocks > ts->block_room) {
 		growth->block_room = tw_larger_room(ts->block_room);
+		bytes += tw_table_bytes(growth->block_room);
 	}
-	return 0;
+
+	if (!tw_user_charge(ts->user, bytes))
+		return -EPERM;
+	growth->bytes = bytes;
+	return tw_fill(ts, growth, nr_blocks);
 }
 
 /**
@@ -143,6 +177,7 @@ void tw_timers_install(struct tw_timers *ts, struct tw_growth *growth)
 {
 	struct wheel *w = ts->wheel;
 	u32 i, first = w->nr_nodes;
+	size_t replaced = 0;
 
 	if (growth->node_table) {
 		void **old = (void **)ts->free;
@@ -150,6 +185,7 @@ void tw_timers_install(struct tw_timers *ts, struct tw_growth *growth)
 		ts->free = (u32 **)growth->free_table;
 		growth->free_table = old;
 		swap(w->nodes, growth->node_table);
+		replaced += 2 * tw_table_bytes(ts->node_room);
 		ts->node_room = growth->node_room;
 	}
 	if (growth->block_table) {
@@ -157,6 +193,7 @@ void tw_timers_install(struct tw_timers *ts, struct tw_growth *growth)
 
 		w->blocks = (struct wheel_block **)growth->block_table;
 		growth->block_table = old;
+		replaced += tw_table_bytes(ts->block_room);
 		ts->block_room = growth->block_room;
 	}
 	while (growth->nr_blocks)
@@ -165,6 +202,8 @@ void tw_timers_install(struct tw_timers *ts, struct tw_growth *growth)
 	growth->free = NULL;
 	wheel_add_nodes(w, growth->nodes);
 	growth->nodes = NULL;
+	ts->bytes += growth->bytes - replaced;
+	growth->bytes = replaced;
 
 	for (i = w->nr_nodes; i-- > first;) {
 		tw_timer(ts, i)->generation = 1;
@@ -185,6 +224,7 @@ void tw_timers_discard(struct tw_growth *growth)
 	kvfree(growth->node_table);
 	kvfree(growth->free_table);
 	kvfree(growth->block_table);
+	tw_user_uncharge(growth->user, growth->bytes);
 }
 
 /**
@@ -193,8 +233,7 @@ void tw_timers_discard(struct tw_growth *growth)
  * @index: out: the timer. The caller arms it or makes it ready before the lock is
  *         released
  *
- * Return: 0, -ENOSPC if the capacity is in use, -EAGAIN if the table has to grow,
- * -EPERM if the user may have no more.
+ * Return: 0, -ENOSPC if the capacity is in use, -EAGAIN if the table has to grow.
  */
 int tw_timers_alloc(struct tw_timers *ts, u32 *index)
 {
@@ -202,8 +241,6 @@ int tw_timers_alloc(struct tw_timers *ts, u32 *index)
 		return -ENOSPC;
 	if (!ts->nr_free)
 		return -EAGAIN;
-	if (!tw_user_charge(ts->user))
-		return -EPERM;
 	*index = *tw_free_place(ts, --ts->nr_free);
 	if (ts->nr_free >= TW_FREE_AHEAD)
 		prefetchw(tw_timer(ts, *tw_free_place(ts, ts->nr_free - TW_FREE_AHEAD)));
@@ -224,7 +261,6 @@ void tw_timers_free(struct tw_timers *ts, u32 index)
 	struct tw_timer *t = tw_timer(ts, index);
 
 	ts->live--;
-	tw_user_uncharge(ts->user, 1);
 	if (!++t->generation)
 		return;
 	*tw_free_place(ts, ts->nr_free++) = index;

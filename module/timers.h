@@ -52,7 +52,8 @@ static_assert(sizeof(struct tw_timer) == WHEEL_NODE_SIZE);
 /**
  * struct tw_timers - the table of timers that a wheel's nodes are the timers of
  * @wheel:      holds the table itself
- * @user:       is charged for the timers that are not free
+ * @user:       is charged for what the table holds in memory
+ * @bytes:      how much that is
  * @node_room:  chunks for which @wheel->nodes and @free have room
  * @block_room: chunks for which @wheel->blocks has room
  * @free:       a stack of the free timers, in chunks of WHEEL_CHUNK_NODES indices. It
@@ -65,6 +66,7 @@ static_assert(sizeof(struct tw_timer) == WHEEL_NODE_SIZE);
 struct tw_timers {
 	struct wheel *wheel;
 	struct tw_user *user;
+	size_t bytes;
 	u32 node_room;
 	u32 block_room;
 	u32 **free;
@@ -78,6 +80,8 @@ struct tw_timers {
 
 /**
  * struct tw_growth - memory on its way into a table of timers
+ * @user:        is charged for what is here
+ * @bytes:       how much that is
  * @nodes:       a chunk of nodes
  * @free:        a chunk of the stack of free timers
  * @blocks:      chunks of blocks
@@ -90,6 +94,8 @@ struct tw_timers {
  * @block_room:  chunks for which @block_table has room
  */
 struct tw_growth {
+	struct tw_user *user;
+	size_t bytes;
 	void *nodes;
 	void *free;
 	void *blocks[TW_GROWTH_BLOCKS];

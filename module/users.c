@@ -1,17 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Counts the timers of each user. See users.h.
+ * Counts what all files of each user hold in memory. See users.h.
  *
- * The limit cannot change while the module is loaded, and without one nothing is
- * counted: a counter that all files of a user share costs those on other CPUs.
+ * What is charged is what kmalloc() and vmalloc() really take, before they are asked;
+ * what is uncharged has been freed. So the count is never below what is held, and the
+ * limit bounds memory even where there are no memory cgroups. It is kept for as long
+ * as the memory is, whether timers live in it or not.
+ *
+ * The ucounts of the kernel would be the right thing, but neither inc_ucount() nor
+ * inc_rlimit_ucounts() is there for modules. In struct user_struct is no room but
+ * @locked_vm, which is what RLIMIT_MEMLOCK allows the user for other things, and
+ * only one's own can be had, not that of the owner of a namespace.
  *
  * Nothing is allocated or freed with the lock of the table held: who waits for memory
  * in a cgroup that has none keeps nobody else from opening and closing.
  */
 #include <linux/bug.h>
+#include <linux/capability.h>
+#include <linux/compiler.h>
+#include <linux/cred.h>
 #include <linux/hashtable.h>
+#include <linux/mm.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
+#include <linux/user_namespace.h>
 
 #include "compat.h"
 #include "users.h"
@@ -19,6 +31,27 @@
 /* Guards the table and the number of files of all users. */
 static DEFINE_SPINLOCK(tw_users_lock);
 static DEFINE_HASHTABLE(tw_users, 6);
+
+/**
+ * tw_user_who() - the user that is charged for what the caller opens
+ *
+ * That is its real user, but in a user namespace that somebody other than root has
+ * made, it is who made the outermost such: they have many uids there, all of which
+ * are theirs. In a namespace that root has made, each uid is for itself.
+ *
+ * Return: the uid.
+ */
+kuid_t tw_user_who(void)
+{
+	const struct user_namespace *ns;
+	kuid_t uid = current_uid();
+
+	/* The caller holds its namespace, that its parent and so on. */
+	for (ns = current_user_ns(); ns != &init_user_ns; ns = ns->parent)
+		if (!uid_eq(ns->owner, GLOBAL_ROOT_UID))
+			uid = ns->owner;
+	return uid;
+}
 
 static struct tw_user *tw_user_find(kuid_t uid)
 {
@@ -95,7 +128,7 @@ struct tw_user *tw_user_get(kuid_t uid)
 }
 
 /**
- * tw_user_put() - a user has one file fewer, and none of its timers
+ * tw_user_put() - a user has one file fewer, and nothing is charged for that any more
  * @user: the user
  */
 void tw_user_put(struct tw_user *user)
@@ -109,6 +142,60 @@ void tw_user_put(struct tw_user *user)
 	spin_unlock(&tw_users_lock);
 	if (!last)
 		return;
-	WARN_ON_ONCE(atomic_read(&user->timers));
+	WARN_ON_ONCE(atomic_long_read(&user->bytes));
 	tw_user_free(user);
+}
+
+/**
+ * tw_user_bytes() - what is charged for memory
+ * @mem:  of kmalloc() or kvmalloc(), or NULL if it is still to be allocated
+ * @size: what they were asked for
+ *
+ * Return: bytes; for NULL, the most that it may come to.
+ */
+size_t tw_user_bytes(const void *mem, size_t size)
+{
+	if (mem && is_vmalloc_addr(mem))
+		return PAGE_ALIGN(size);
+	return kmalloc_size_roundup(size);
+}
+
+/**
+ * tw_user_charge() - a user is about to hold more memory
+ * @user:  the user
+ * @bytes: how much more. All that a step needs at once, or else two steps of which one
+ *         could be taken may refuse each other
+ *
+ * Exact however many charge at the same time. Who calls with CAP_SYS_RESOURCE is
+ * counted and not refused.
+ *
+ * Return: false if that would be too much, and it was not counted.
+ */
+bool tw_user_charge(struct tw_user *user, size_t bytes)
+{
+	unsigned long max = READ_ONCE(tw_user_memory_max);
+	long held = atomic_long_read(&user->bytes);
+	bool exempt = !max;
+
+	do {
+		bool beyond = bytes > max || held > max - bytes;
+
+		/* To ask is to use it, which is recorded: only who needs it is asked. */
+		if (beyond && !exempt) {
+			if (!capable(CAP_SYS_RESOURCE))
+				return false;
+			exempt = true;
+		}
+	} while (!atomic_long_try_cmpxchg(&user->bytes, &held, held + bytes));
+	return true;
+}
+
+/**
+ * tw_user_uncharge() - a user holds less memory
+ * @user:  the user
+ * @bytes: how much has been freed
+ */
+void tw_user_uncharge(struct tw_user *user, size_t bytes)
+{
+	atomic_long_sub(bytes, &user->bytes);
 }

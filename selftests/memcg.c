@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * memcg.c - memory is charged to the memory cgroup of who arms, and given back
+ * memcg.c - memory is charged to the memory cgroup of who arms, and given back; and
+ * what the user is charged for it is the same
  *
  * Needs to be root and cgroup v2 with the memory controller; skipped otherwise.
  */
@@ -12,6 +13,7 @@
 
 #define TIMERS		100000
 #define PER_TIMER	64
+#define WHEELS_MAX	1000
 
 FIXTURE(memcg)
 {
@@ -80,14 +82,19 @@ static bool guarded(void)
 	return found;
 }
 
-static bool arm_all(int fd)
+static bool arm(int fd, unsigned int timers)
 {
 	unsigned int i;
 
-	for (i = 0; i < TIMERS; i++)
+	for (i = 0; i < timers; i++)
 		if (!tw_arm(fd, TW_HOUR + i, i))
 			return false;
 	return true;
+}
+
+static bool arm_all(int fd)
+{
+	return arm(fd, TIMERS);
 }
 
 TEST_F(memcg, timers_are_charged_to_who_arms_them)
@@ -132,6 +139,52 @@ TEST_F(memcg, closing_gives_the_memory_back)
 		tw_sleep_ms(100);
 	}
 	EXPECT_GT((long long)TIMERS * PER_TIMER / 10, after);
+}
+
+/* Wheels of one size, so many that what else the group is charged for is little. */
+static const struct {
+	unsigned int timers;
+	unsigned int wheels;
+} sizes[] = {
+	{ 0, WHEELS_MAX }, { 1, WHEELS_MAX }, { 32, WHEELS_MAX }, { 1024, 100 },
+	{ 10 * TIMERS, 1 },
+};
+
+/* True if the two counts differ by less than a 20th and 512 bytes a wheel. */
+static bool charged_alike(const char *group, unsigned int timers, unsigned int wheels)
+{
+	static int fds[WHEELS_MAX];
+	long long user = 0, cgroup, slack;
+	unsigned int i;
+	bool armed = true;
+
+	cgroup = -charged(group, "kernel");
+	for (i = 0; i < wheels; i++) {
+		fds[i] = tw_manual(TW_TICK_MIN);
+		armed &= fds[i] >= 0 && arm(fds[i], timers);
+		user += tw_counter(fds[i], "memory");
+	}
+	cgroup += charged(group, "kernel");
+	for (i = 0; i < wheels; i++)
+		close(fds[i]);
+	user /= wheels;
+	cgroup /= wheels;
+	slack = user / 20 + 512;
+	printf("# a wheel of %u timers: user %lld, memory cgroup %lld bytes\n", timers,
+	       user, cgroup);
+	return armed && cgroup > user - slack && cgroup < user + slack;
+}
+
+TEST_F(memcg, a_user_is_charged_for_as_much_as_the_group)
+{
+	unsigned int i;
+
+	if (guarded())
+		SKIP(return, "a kernel that adds to what is allocated");
+	/* What a process takes when it first opens so many files stays with it. */
+	charged_alike(self->group, 0, WHEELS_MAX);
+	for (i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+		EXPECT_TRUE(charged_alike(self->group, sizes[i].timers, sizes[i].wheels));
 }
 
 TEST_HARNESS_MAIN

@@ -14,7 +14,7 @@
 
 #define BATCH	32
 
-unsigned int tw_user_max;	/* no limit, as module/main.c has it */
+unsigned long tw_user_memory_max;	/* no limit, as module/main.c has it */
 
 /* A program has the id of a timer at hand, so it stands where the operation is told. */
 #define PEER_TIMER(place)	(place)
@@ -79,8 +79,11 @@ static int peer_open(void)
 	u32 i;
 
 	e = tw_engine_create(bench.n);
-	if (!e)
+	if (IS_ERR(e)) {
+		ret = PTR_ERR(e);
+		e = NULL;
 		goto out;
+	}
 	ret = tw_engine_setup(e, &setup);
 	if (ret)
 		goto out;

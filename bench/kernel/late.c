@@ -134,7 +134,7 @@ int late_measure(report_t to)
 	report = to;
 	lates = kvcalloc(LATE_MAX + LATE_HOURS, sizeof(*lates), GFP_KERNEL);
 	e = tw_engine_create(LATE_MAX + LATE_HOURS);
-	if (!lates || !e) {
+	if (!lates || IS_ERR(e)) {
 		ret = -ENOMEM;
 		goto out;
 	}
@@ -150,7 +150,7 @@ int late_measure(report_t to)
 	for (i = 0; i < nr_lates; i++)
 		timer_delete_sync(&lates[i].timer);
 out:
-	if (e)
+	if (!IS_ERR(e))
 		tw_engine_destroy(e);
 	kvfree(lates);
 	return ret;

@@ -17,8 +17,9 @@ static const char *open_hint(int err)
 	case ENXIO:
 		return " (is the module loaded? try: modprobe twheel)";
 	case EACCES:
-	case EPERM:
 		return " (try as root, or give yourself access by a udev rule)";
+	case EPERM:
+		return " (your wheels hold all the memory that user_memory_max allows)";
 	}
 	return "";
 }

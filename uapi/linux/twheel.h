@@ -53,7 +53,8 @@
  *   ENOMEM       no memory
  *   EBUSY        set-up after set-up or after the first arm
  *   EPERM        beyond a limit that the administrator has set: capacity_max for
- *                a file, user_max for all files of a user
+ *                a file, or user_memory_max for what all files of a user hold in
+ *                memory, which open(2) and arming want more of
  *   EAGAIN       nothing to read, and the caller asked not to block
  *   EINTR        a signal came first
  *   ===========  ===========================================================

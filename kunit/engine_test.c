@@ -170,38 +170,29 @@ static u64 next(struct kunit *test)
 	return expires_ns;
 }
 
-/* The wheel holds, and every timer that lives is in it or in the queue. */
+/* Wheel and queue hold, and every timer that lives is in one of them. */
 static const char *engine_check(const struct tw_engine *e)
 {
-	u32 index, prev = WHEEL_NONE, nr = 0, ready = 0;
 	const struct tw_timer *t;
 	const char *wrong;
+	u32 i, ready = 0;
 
 	lockdep_assert_held(&e->lock);
 
-	wrong = wheel_check(&e->wheel);
+	wrong = wheel_check(&e->wheel) ?: tw_queue_check(&e->queue, &e->timers);
 	if (wrong)
 		return wrong;
-	for (index = e->ready_first; index != WHEEL_NONE; nr++) {
-		t = tw_timer(&e->timers, index);
-		if (nr >= e->nr_ready)
-			return "the queue is longer than its count";
-		if (index != e->ready_first && t->prev != prev)
-			return "a timer of the queue does not lead back";
-		if (!(t->node.owner & TW_READY) || t->node.armed)
-			return "a timer of the queue is not ready";
-		prev = index;
-		index = t->next;
+	for (i = 0; i < e->wheel.nr_nodes; i++) {
+		t = tw_timer(&e->timers, i);
+		if (!(t->node.owner & TW_READY))
+			continue;
+		if (t->node.armed)
+			return "a timer is both armed and ready";
+		ready++;
 	}
-	if (nr && e->ready_last != prev)
-		return "the queue does not end with its last timer";
-	if (e->nr_ready != nr)
-		return "the count of the queue is wrong";
-	for (index = 0; index < e->wheel.nr_nodes; index++)
-		ready += !!(tw_timer(&e->timers, index)->node.owner & TW_READY);
-	if (ready != nr)
+	if (ready != e->queue.nr)
 		return "a timer is ready that is not in the queue";
-	if (e->timers.live != nr + e->wheel.nr_armed)
+	if (e->timers.live != ready + e->wheel.nr_armed)
 		return "a timer lives in neither wheel nor queue";
 	return NULL;
 }
@@ -1988,9 +1979,9 @@ static void a_callback_that_comes_early_starts_nothing(struct kunit *test)
 
 	KUNIT_ASSERT_EQ(test, tw_clockset_init(), 0);
 	e = engine_on(test, clock->clockid, TICK);
+	arm_in(test, HOUR);
 	/* Nobody is told until it was looked at. */
 	mutex_lock(&tw_clockset_lock);
-	arm_in(test, HOUR);
 	hrtimer_cancel(&e->hrtimer);
 	KUNIT_EXPECT_EQ(test, tw_hrtimer_callback(&e->hrtimer), HRTIMER_NORESTART);
 	KUNIT_EXPECT_FALSE(test, hrtimer_active(&e->hrtimer));

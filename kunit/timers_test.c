@@ -56,11 +56,13 @@ static kuid_t caller_uid;
 /**
  * struct table - a table and its wheel
  * @w:       the wheel
+ * @queue:   the ready queue
  * @ts:      the table
  * @created: there is a table to be destroyed
  */
 struct table {
 	struct wheel w;
+	struct tw_queue queue;
 	struct tw_timers ts;
 	bool created;
 };
@@ -73,7 +75,8 @@ static struct tw_timers *table_make(struct kunit *test, u32 nr, u32 capacity)
 
 	KUNIT_ASSERT_NOT_NULL(test, user);
 	wheel_init(&table->w, 0);
-	tw_timers_init(&table->ts, &table->w, user, capacity);
+	tw_queue_init(&table->queue);
+	tw_timers_init(&table->ts, &table->w, &table->queue, user, capacity);
 	table->created = true;
 	return &table->ts;
 }
@@ -300,7 +303,7 @@ static void new_timers_are_taken_in_order(struct kunit *test)
 }
 
 /* It is still in the cache. */
-static void the_last_freed_timer_is_taken_first(struct kunit *test)
+static void a_freed_timer_is_taken_again_at_once(struct kunit *test)
 {
 	struct tw_timers *ts = table_of_one_chunk(test);
 	u64 ids[10], id;
@@ -308,9 +311,8 @@ static void the_last_freed_timer_is_taken_first(struct kunit *test)
 
 	for (i = 0; i < ARRAY_SIZE(ids); i++)
 		KUNIT_ASSERT_EQ(test, take(ts, &ids[i]), 0);
-	for (i = 0; i < ARRAY_SIZE(ids); i++)
+	for (i = 0; i < ARRAY_SIZE(ids); i++) {
 		give_back(ts, ids[i]);
-	for (i = ARRAY_SIZE(ids); i-- > 0;) {
 		KUNIT_ASSERT_EQ(test, take(ts, &id), 0);
 		KUNIT_EXPECT_EQ(test, (u32)id, (u32)ids[i]);
 	}
@@ -519,15 +521,16 @@ static unsigned long charged_to(const struct tw_timers *ts)
 /* What the allocator says that a table takes. */
 static size_t really_taken(const struct tw_timers *ts)
 {
-	const struct wheel *w = ts->wheel;
-	size_t bytes = ksize(w->nodes) + ksize(ts->free) + ksize(w->blocks);
-	u32 i;
+	const struct tw_chunks *chunks;
+	size_t bytes = 0;
+	u32 part, i;
 
-	for (i = 0; i < w->nr_nodes; i += WHEEL_CHUNK_NODES)
-		bytes += ksize(w->nodes[i >> WHEEL_NODE_SHIFT]) +
-			 ksize(ts->free[i >> WHEEL_NODE_SHIFT]);
-	for (i = 0; i < w->nr_blocks; i += WHEEL_CHUNK_BLOCKS)
-		bytes += ksize(w->blocks[i >> WHEEL_BLOCK_SHIFT]);
+	for (part = 0; part < TW_PARTS; part++) {
+		chunks = &ts->chunks[part];
+		bytes += ksize(chunks->table);
+		for (i = 0; i < chunks->nr; i++)
+			bytes += ksize(chunks->table[i]);
+	}
 	return bytes;
 }
 
@@ -622,14 +625,14 @@ static void a_growth_is_charged_before_it_is_installed(struct kunit *test)
 static void what_a_growth_replaces_is_charged_until_it_is_freed(struct kunit *test)
 {
 	struct tw_timers *ts = table_of_size(test);
-	size_t room = ts->node_room, held;
+	size_t room = ts->chunks[TW_NODES].room, held;
 	struct tw_growth growth;
 
 	KUNIT_ASSERT_EQ(test, tw_timers_prepare(ts, &growth), 0);
 	held = charged_to(ts);
 	tw_timers_install(ts, &growth);
 	KUNIT_EXPECT_EQ(test, charged_to(ts), held);
-	if (ts->node_room > room)
+	if (ts->chunks[TW_NODES].room > room)
 		KUNIT_EXPECT_GE(test, growth.bytes, 2 * room * sizeof(void *));
 	tw_timers_discard(&growth);
 	KUNIT_EXPECT_EQ(test, charged_to(ts), really_taken(ts));
@@ -882,7 +885,7 @@ static struct kunit_case timers_cases[] = {
 	KUNIT_CASE(a_timer_with_a_generation_left_is_used_again),
 	KUNIT_CASE(a_timer_without_a_generation_left_is_retired),
 	KUNIT_CASE(new_timers_are_taken_in_order),
-	KUNIT_CASE(the_last_freed_timer_is_taken_first),
+	KUNIT_CASE(a_freed_timer_is_taken_again_at_once),
 	KUNIT_CASE_PARAM(as_many_timers_live_as_the_capacity_says, capacity_gen_params),
 	KUNIT_CASE_PARAM(at_the_capacity_one_freed_is_one_to_take, capacity_gen_params),
 	KUNIT_CASE_PARAM(the_table_is_no_larger_than_it_has_to_be, capacity_gen_params),

@@ -111,7 +111,7 @@ static void tw_unlock(struct tw_engine *e)
 	const char *wrong = NULL;
 
 	if (IS_ENABLED(CONFIG_TWHEEL_DEBUG) && e->wheel.nr_nodes <= TW_CHECK_NODES)
-		wrong = wheel_check(&e->wheel);
+		wrong = wheel_check(&e->wheel) ?: tw_queue_check(&e->queue, &e->timers);
 	WARN_ONCE(wrong, "twheel: %s\n", wrong);
 	spin_unlock_bh(&e->lock);
 }
@@ -277,8 +277,8 @@ static void tw_moderate(struct tw_engine *e)
 {
 	lockdep_assert_held(&e->lock);
 
-	e->stats.ready_max = max_t(u64, e->stats.ready_max, e->nr_ready);
-	if (e->announced || e->nr_ready >= e->wake_batch || !e->wake_delay_ns)
+	e->stats.ready_max = max_t(u64, e->stats.ready_max, e->queue.nr);
+	if (e->announced || e->queue.nr >= e->wake_batch || !e->wake_delay_ns)
 		tw_announce(e);
 	else if (e->announce_ns == TWHEEL_NEVER)
 		tw_announce_later(e);
@@ -289,7 +289,7 @@ static void tw_hush_if_empty(struct tw_engine *e)
 {
 	lockdep_assert_held(&e->lock);
 
-	if (e->nr_ready || e->jumped)
+	if (e->queue.nr || e->jumped)
 		return;
 	WRITE_ONCE(e->announced, false);
 	tw_stop_announcer(e);
@@ -315,14 +315,7 @@ static void tw_ready_push(struct tw_engine *e, u32 index, struct tw_timer *t,
 
 	t->node.owner |= TW_READY;
 	t->fired_ns = now;
-	t->next = WHEEL_NONE;
-	t->prev = e->ready_last;
-	if (e->ready_first == WHEEL_NONE)
-		e->ready_first = index;
-	else
-		tw_timer(&e->timers, e->ready_last)->next = index;
-	e->ready_last = index;
-	e->nr_ready++;
+	tw_queue_push(&e->queue, &e->timers, index);
 	e->stats.fired++;
 	trace_twheel_expire(e->number, tw_timer_id(t, index), t->expires_ns, now);
 }
@@ -333,22 +326,14 @@ static void tw_ready_left(struct tw_engine *e, struct tw_timer *t)
 	lockdep_assert_held(&e->lock);
 
 	t->node.owner &= ~TW_READY;
-	e->nr_ready--;
 	tw_hush_if_empty(e);
 }
 
-static void tw_ready_remove(struct tw_engine *e, u32 index, struct tw_timer *t)
+static void tw_ready_remove(struct tw_engine *e, struct tw_timer *t)
 {
 	lockdep_assert_held(&e->lock);
 
-	if (index == e->ready_first)
-		e->ready_first = t->next;
-	else
-		tw_timer(&e->timers, t->prev)->next = t->next;
-	if (t->next == WHEEL_NONE)
-		e->ready_last = t->prev;
-	else
-		tw_timer(&e->timers, t->next)->prev = t->prev;
+	tw_queue_remove(&e->queue, &e->timers, t->place);
 	tw_ready_left(e, t);
 }
 
@@ -379,7 +364,7 @@ static void tw_place(struct tw_engine *e, u32 index, struct tw_timer *t, u64 now
 static void tw_unlock_wake(struct tw_engine *e)
 	__releases(&e->lock)
 {
-	u32 ready = e->nr_ready;
+	u32 ready = e->queue.nr;
 	bool wake = e->wake;
 
 	e->wake = false;
@@ -586,7 +571,8 @@ struct tw_engine *tw_engine_create(u32 capacity)
 	mutex_init(&e->grow_lock);
 	init_waitqueue_head(&e->wait);
 	wheel_init(&e->wheel, 0);
-	tw_timers_init(&e->timers, &e->wheel, user, capacity);
+	tw_queue_init(&e->queue);
+	tw_timers_init(&e->timers, &e->wheel, &e->queue, user, capacity);
 	e->clockid = CLOCK_MONOTONIC;
 	e->tick_shift = TW_TICK_SHIFT_DEFAULT;
 	e->number = atomic_inc_return(&tw_engine_count);
@@ -596,8 +582,6 @@ struct tw_engine *tw_engine_create(u32 capacity)
 	e->wake_tick = U64_MAX;
 	e->announce_ns = TWHEEL_NEVER;
 	e->stats.size = sizeof(e->stats);
-	e->ready_first = WHEEL_NONE;
-	e->ready_last = WHEEL_NONE;
 	tw_setup_hrtimers(e);
 	return e;
 }
@@ -734,7 +718,7 @@ void tw_engine_info(struct tw_engine *e, struct twheel_info *info)
 	info->tick_ns = BIT_ULL(e->tick_shift);
 	info->capacity = e->timers.capacity;
 	info->armed = e->wheel.nr_armed;
-	info->ready = e->nr_ready;
+	info->ready = e->queue.nr;
 	tw_unlock(e);
 }
 
@@ -863,7 +847,7 @@ static int tw_do_cancel(struct tw_engine *e, const struct twheel_op *op)
 		return -ENOENT;
 	ready = !t->node.armed;
 	if (ready)
-		tw_ready_remove(e, index, t);
+		tw_ready_remove(e, t);
 	else
 		wheel_cancel(&e->wheel, &t->node);
 	tw_timers_free(&e->timers, index);
@@ -884,7 +868,7 @@ static int tw_do_modify(struct tw_engine *e, const struct twheel_op *op, u64 now
 		return -ENOENT;
 	ready = !t->node.armed;
 	if (ready)
-		tw_ready_remove(e, index, t);
+		tw_ready_remove(e, t);
 	tw_assign(t, op, now);
 	e->stats.modified++;
 	trace_twheel_arm(e->number, op->id, t->expires_ns, t->interval_ns, now);
@@ -1144,21 +1128,14 @@ static bool tw_next_period(struct tw_timer *t, u64 now)
 	return true;
 }
 
-/* Takes the first record off the queue, which has been told. */
-static void tw_consume(struct tw_engine *e, u64 now)
+/* Takes the first record off the queue, that of a timer which has been told. */
+static void tw_consume(struct tw_engine *e, u32 index, u64 now)
 {
-	u32 index = e->ready_first;
-	struct tw_timer *t;
+	struct tw_timer *t = tw_timer(&e->timers, index);
 
 	lockdep_assert_held(&e->lock);
 
-	if (e->jumped) {
-		e->jumped = false;
-		tw_hush_if_empty(e);
-		return;
-	}
-	t = tw_timer(&e->timers, index);
-	e->ready_first = t->next;
+	tw_queue_shift(&e->queue);
 	tw_ready_left(e, t);
 	if (t->interval_ns && tw_next_period(t, now))
 		tw_place(e, index, t, now);
@@ -1181,26 +1158,30 @@ static void tw_consume(struct tw_engine *e, u64 now)
 u32 tw_engine_read(struct tw_engine *e, u32 max, tw_copy_t copy, void *to,
 		   enum tw_rest *rest)
 {
-	u32 i, index, taken, nr = 0;
-	const struct tw_timer *t;
+	u32 index[TW_READ_BATCH], i, taken, nr, jumped;
 	u64 now;
 
 	tw_lock(e);
 	max = min_t(u32, max, TW_READ_BATCH);
 	now = tw_now(e);
-	if (e->jumped)
-		tw_fill_jump(e, &e->events[nr++]);
-	for (index = e->ready_first; index != WHEEL_NONE && nr < max;
-	     index = t->next) {
-		t = tw_timer(&e->timers, index);
-		tw_fill_event(t, index, now, &e->events[nr++]);
-	}
+	jumped = e->jumped;
+	if (jumped)
+		tw_fill_jump(e, e->events);
+	nr = tw_queue_peek(&e->queue, &e->timers, index, max - jumped);
+	for (i = 0; i < nr; i++)
+		tw_fill_event(tw_timer(&e->timers, index[i]), index[i], now,
+			      &e->events[jumped + i]);
+	nr += jumped;
 	taken = nr ? copy(to, e->events, sizeof(*e->events), nr) : 0;
 	wheel_forward(&e->wheel, now >> e->tick_shift);
-	for (i = 0; i < taken; i++)
-		tw_consume(e, now);
+	if (taken && jumped) {
+		e->jumped = false;
+		tw_hush_if_empty(e);
+	}
+	for (i = jumped; i < taken; i++)
+		tw_consume(e, index[i - jumped], now);
 	*rest = taken < nr  ? TW_REST_FAULT :
-		e->nr_ready ? TW_REST_MORE : TW_REST_NONE;
+		e->queue.nr ? TW_REST_MORE : TW_REST_NONE;
 	tw_unlock_wake(e);
 	return taken;
 }

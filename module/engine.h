@@ -15,6 +15,7 @@
 
 #include "../uapi/linux/twheel.h"
 #include "clockset.h"
+#include "queue.h"
 #include "share.h"
 #include "timers.h"
 #include "wheel.h"
@@ -44,9 +45,7 @@
  *                while its callback is at work, which queues it anew at its end, and
  *                until it goes on if its budget was used up
  * @announcer:    announces the queue at @announce_ns, unless the clock is manual
- * @ready_first:  the timer whose record is read next, or WHEEL_NONE
- * @ready_last:   the timer whose record is read last, if there is any
- * @nr_ready:     timers in the queue
+ * @queue:        timers that are ready, in the order in which their records are read
  * @wake_batch:   the queue is announced when it is this long ...
  * @wake_delay_ns: ... or this long after it began to fill; 0: at once
  * @announce_ns:  when that will be, on the manual clock or CLOCK_MONOTONIC of the host;
@@ -80,9 +79,7 @@ struct tw_engine {
 	struct hrtimer hrtimer;
 	u64 wake_tick;
 	struct hrtimer announcer;
-	u32 ready_first;
-	u32 ready_last;
-	u32 nr_ready;
+	struct tw_queue queue;
 	u32 wake_batch;
 	u64 wake_delay_ns;
 	u64 announce_ns;

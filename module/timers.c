@@ -9,6 +9,9 @@
  * One at a time may be on its way. The arrays of chunks are replaced by larger ones
  * that were filled beforehand, so that the lock is not held for longer as they grow.
  *
+ * A chunk knows its free timers by a bit each, and the chunks that have any are in a
+ * list: the next timer is found without a look at it, and is likely near the last one.
+ *
  * The user is charged for all that a growth needs in one go, before any of it is
  * allocated, and for what a growth has replaced or not used until that is freed.
  */
@@ -23,24 +26,32 @@
 
 #define TW_FIRST_ROOM	8
 
-#define TW_FREE_CHUNK_SIZE	(WHEEL_CHUNK_NODES * sizeof(u32))
-
 /* How many timers before it is its turn a free timer is prefetched. */
-#define TW_FREE_AHEAD	16
+#define TW_FREE_AHEAD	4
+
+static const size_t tw_chunk_sizes[TW_PARTS] = {
+	[TW_NODES]	= WHEEL_NODE_CHUNK_SIZE,
+	[TW_FREE]	= sizeof(struct tw_free),
+	[TW_BLOCKS]	= WHEEL_BLOCK_CHUNK_SIZE,
+	[TW_QUEUE]	= TW_QUEUE_CHUNK_SIZE,
+};
 
 /**
  * tw_timers_init() - make a table of no timers
  * @ts:       to be initialised
  * @wheel:    an initialised wheel without nodes; the table goes into it
+ * @queue:    an initialised queue without blocks, which gets those that it needs
  * @user:     is charged for what the table holds
  * @capacity: how many timers may live at one time
  */
-void tw_timers_init(struct tw_timers *ts, struct wheel *wheel, struct tw_user *user,
-		    u32 capacity)
+void tw_timers_init(struct tw_timers *ts, struct wheel *wheel, struct tw_queue *queue,
+		    struct tw_user *user, u32 capacity)
 {
 	*ts = (struct tw_timers){
 		.wheel = wheel,
+		.queue = queue,
 		.user = user,
+		.spare = WHEEL_NONE,
 		.capacity = capacity,
 	};
 }
@@ -51,32 +62,21 @@ void tw_timers_init(struct tw_timers *ts, struct wheel *wheel, struct tw_user *u
  */
 void tw_timers_destroy(struct tw_timers *ts)
 {
-	struct wheel *w = ts->wheel;
-	u32 i;
+	u32 part, i;
 
-	for (i = 0; i < w->nr_nodes; i += WHEEL_CHUNK_NODES) {
-		kfree(w->nodes[i >> WHEEL_NODE_SHIFT]);
-		kfree(ts->free[i >> WHEEL_NODE_SHIFT]);
-		cond_resched();
+	for (part = 0; part < TW_PARTS; part++) {
+		for (i = 0; i < ts->chunks[part].nr; i++) {
+			kfree(ts->chunks[part].table[i]);
+			cond_resched();
+		}
+		kvfree(ts->chunks[part].table);
 	}
-	for (i = 0; i < w->nr_blocks; i += WHEEL_CHUNK_BLOCKS) {
-		kfree(w->blocks[i >> WHEEL_BLOCK_SHIFT]);
-		cond_resched();
-	}
-	kvfree(w->nodes);
-	kvfree(w->blocks);
-	kvfree(ts->free);
 	tw_user_uncharge(ts->user, ts->bytes);
 }
 
-static u32 *tw_free_place(const struct tw_timers *ts, u32 place)
+static struct tw_free *tw_free(const struct tw_timers *ts, u32 chunk)
 {
-	return &ts->free[place >> WHEEL_NODE_SHIFT][place & (WHEEL_CHUNK_NODES - 1)];
-}
-
-static u32 tw_larger_room(u32 room)
-{
-	return room ? room * 2 : TW_FIRST_ROOM;
+	return ts->chunks[TW_FREE].table[chunk];
 }
 
 /* What a table with @room takes; of vmalloc() the same, as it is a power of two. */
@@ -85,41 +85,40 @@ static size_t tw_table_bytes(u32 room)
 	return tw_user_bytes(NULL, room * sizeof(void *));
 }
 
-/* A copy of a full @table that has @room, with more of it. */
-static void **tw_larger_table(const void *table, u32 room)
+/* How many chunks there are in all if there are so many nodes. */
+static u32 tw_chunks_for(u32 part, u32 nr_nodes)
 {
-	void **copy = kvcalloc(tw_larger_room(room), sizeof(*copy), GFP_KERNEL_ACCOUNT);
-
-	if (copy && room)
-		memcpy(copy, table, room * sizeof(*copy));
-	return copy;
+	switch (part) {
+	case TW_BLOCKS:
+		return DIV_ROUND_UP(wheel_blocks_for(nr_nodes), WHEEL_CHUNK_BLOCKS);
+	case TW_QUEUE:
+		return DIV_ROUND_UP(tw_queue_blocks_for(nr_nodes), TW_QUEUE_CHUNK_BLOCKS);
+	default:
+		return nr_nodes >> WHEEL_NODE_SHIFT;
+	}
 }
 
-/* Allocates what @growth says, and @nr_blocks chunks of blocks. */
-static int tw_fill(const struct tw_timers *ts, struct tw_growth *growth, u32 nr_blocks)
+/* Allocates @nr chunks of a part, and a larger table if that is to be. */
+static int tw_fill(const struct tw_timers *ts, struct tw_growth *growth, u32 part, u32 nr)
 {
-	growth->nodes = kzalloc(WHEEL_NODE_CHUNK_SIZE, GFP_KERNEL_ACCOUNT);
-	growth->free = kzalloc(TW_FREE_CHUNK_SIZE, GFP_KERNEL_ACCOUNT);
-	if (!growth->nodes || !growth->free)
-		return -ENOMEM;
-	while (growth->nr_blocks < nr_blocks) {
-		void *chunk = kzalloc(WHEEL_BLOCK_CHUNK_SIZE, GFP_KERNEL_ACCOUNT);
+	const struct tw_chunks *old = &ts->chunks[part];
+	u32 room = growth->room[part];
+	void **table, *chunk;
 
+	while (growth->nr[part] < nr) {
+		chunk = kzalloc(tw_chunk_sizes[part], GFP_KERNEL_ACCOUNT);
 		if (!chunk)
 			return -ENOMEM;
-		growth->blocks[growth->nr_blocks++] = chunk;
+		growth->chunk[part][growth->nr[part]++] = chunk;
 	}
-	if (growth->node_room != ts->node_room) {
-		growth->node_table = tw_larger_table(ts->wheel->nodes, ts->node_room);
-		growth->free_table = tw_larger_table(ts->free, ts->node_room);
-		if (!growth->node_table || !growth->free_table)
-			return -ENOMEM;
-	}
-	if (growth->block_room != ts->block_room) {
-		growth->block_table = tw_larger_table(ts->wheel->blocks, ts->block_room);
-		if (!growth->block_table)
-			return -ENOMEM;
-	}
+	if (room == old->room)
+		return 0;
+	table = kvcalloc(room, sizeof(*table), GFP_KERNEL_ACCOUNT);
+	if (!table)
+		return -ENOMEM;
+	if (old->nr)
+		memcpy(table, old->table, old->nr * sizeof(*table));
+	growth->table[part] = table;
 	return 0;
 }
 
@@ -135,37 +134,44 @@ static int tw_fill(const struct tw_timers *ts, struct tw_growth *growth, u32 nr_
  */
 int tw_timers_prepare(const struct tw_timers *ts, struct tw_growth *growth)
 {
-	const struct wheel *w = ts->wheel;
-	u32 nr_nodes = w->nr_nodes + WHEEL_CHUNK_NODES;
-	u32 nr_blocks = 0;
-	size_t bytes;
+	u32 nr_nodes = ts->wheel->nr_nodes + WHEEL_CHUNK_NODES;
+	u32 part, room, nr[TW_PARTS];
+	size_t bytes = 0;
+	int ret = 0;
 
-	*growth = (struct tw_growth){
-		.user = ts->user,
-		.node_room = ts->node_room,
-		.block_room = ts->block_room,
-	};
+	*growth = (struct tw_growth){ .user = ts->user };
 	if (nr_nodes > WHEEL_MAX_NODES)
 		return -ENOSPC;
 
-	bytes = tw_user_bytes(NULL, WHEEL_NODE_CHUNK_SIZE) +
-		tw_user_bytes(NULL, TW_FREE_CHUNK_SIZE);
-	while (w->nr_blocks + nr_blocks * WHEEL_CHUNK_BLOCKS < wheel_blocks_for(nr_nodes))
-		nr_blocks++;
-	bytes += nr_blocks * tw_user_bytes(NULL, WHEEL_BLOCK_CHUNK_SIZE);
-	if (w->nr_nodes >> WHEEL_NODE_SHIFT == ts->node_room) {
-		growth->node_room = tw_larger_room(ts->node_room);
-		bytes += 2 * tw_table_bytes(growth->node_room);
-	}
-	if ((w->nr_blocks >> WHEEL_BLOCK_SHIFT) + nr_blocks > ts->block_room) {
-		growth->block_room = tw_larger_room(ts->block_room);
-		bytes += tw_table_bytes(growth->block_room);
+	for (part = 0; part < TW_PARTS; part++) {
+		nr[part] = tw_chunks_for(part, nr_nodes) - ts->chunks[part].nr;
+		bytes += nr[part] * tw_user_bytes(NULL, tw_chunk_sizes[part]);
+		room = ts->chunks[part].room;
+		if (ts->chunks[part].nr + nr[part] > room) {
+			room = room ? room * 2 : TW_FIRST_ROOM;
+			bytes += tw_table_bytes(room);
+		}
+		growth->room[part] = room;
 	}
 
 	if (!tw_user_charge(ts->user, bytes))
 		return -EPERM;
 	growth->bytes = bytes;
-	return tw_fill(ts, growth, nr_blocks);
+	for (part = 0; part < TW_PARTS && !ret; part++)
+		ret = tw_fill(ts, growth, part, nr[part]);
+	return ret;
+}
+
+/* Puts new timers into a new chunk of the list of free ones. */
+static void tw_add_free(struct tw_timers *ts, u32 chunk)
+{
+	u32 i, first = chunk << WHEEL_NODE_SHIFT;
+
+	for (i = 0; i < WHEEL_CHUNK_NODES; i++)
+		tw_timer(ts, first + i)->generation = 1;
+	*tw_free(ts, chunk) = (struct tw_free){ .timers = U64_MAX, .next = ts->spare };
+	ts->spare = chunk;
+	ts->nr_free += WHEEL_CHUNK_NODES;
 }
 
 /**
@@ -175,40 +181,33 @@ int tw_timers_prepare(const struct tw_timers *ts, struct tw_growth *growth)
  */
 void tw_timers_install(struct tw_timers *ts, struct tw_growth *growth)
 {
-	struct wheel *w = ts->wheel;
-	u32 i, first = w->nr_nodes;
+	u32 part, i, nr_nodes = ts->wheel->nr_nodes;
+	struct tw_chunks *chunks;
 	size_t replaced = 0;
 
-	if (growth->node_table) {
-		void **old = (void **)ts->free;
-
-		ts->free = (u32 **)growth->free_table;
-		growth->free_table = old;
-		swap(w->nodes, growth->node_table);
-		replaced += 2 * tw_table_bytes(ts->node_room);
-		ts->node_room = growth->node_room;
+	for (part = 0; part < TW_PARTS; part++) {
+		chunks = &ts->chunks[part];
+		if (growth->table[part]) {
+			replaced += chunks->room ? tw_table_bytes(chunks->room) : 0;
+			swap(chunks->table, growth->table[part]);
+			chunks->room = growth->room[part];
+		}
+		for (i = 0; i < growth->nr[part]; i++)
+			chunks->table[chunks->nr++] = growth->chunk[part][i];
 	}
-	if (growth->block_table) {
-		void **old = (void **)w->blocks;
-
-		w->blocks = (struct wheel_block **)growth->block_table;
-		growth->block_table = old;
-		replaced += tw_table_bytes(ts->block_room);
-		ts->block_room = growth->block_room;
-	}
-	while (growth->nr_blocks)
-		wheel_add_blocks(w, growth->blocks[--growth->nr_blocks]);
-	ts->free[first >> WHEEL_NODE_SHIFT] = growth->free;
-	growth->free = NULL;
-	wheel_add_nodes(w, growth->nodes);
-	growth->nodes = NULL;
 	ts->bytes += growth->bytes - replaced;
 	growth->bytes = replaced;
 
-	for (i = w->nr_nodes; i-- > first;) {
-		tw_timer(ts, i)->generation = 1;
-		*tw_free_place(ts, ts->nr_free++) = i;
-	}
+	ts->wheel->nodes = ts->chunks[TW_NODES].table;
+	ts->wheel->blocks = (struct wheel_block **)ts->chunks[TW_BLOCKS].table;
+	ts->queue->blocks = (struct tw_queue_block **)ts->chunks[TW_QUEUE].table;
+	for (i = 0; i < growth->nr[TW_BLOCKS]; i++)
+		wheel_add_blocks(ts->wheel, growth->chunk[TW_BLOCKS][i]);
+	for (i = 0; i < growth->nr[TW_QUEUE]; i++)
+		tw_queue_add_blocks(ts->queue, growth->chunk[TW_QUEUE][i]);
+	wheel_add_nodes(ts->wheel, growth->chunk[TW_NODES][0]);
+	tw_add_free(ts, nr_nodes >> WHEEL_NODE_SHIFT);
+	memset(growth->nr, 0, sizeof(growth->nr));
 }
 
 /**
@@ -217,14 +216,31 @@ void tw_timers_install(struct tw_timers *ts, struct tw_growth *growth)
  */
 void tw_timers_discard(struct tw_growth *growth)
 {
-	kfree(growth->nodes);
-	kfree(growth->free);
-	while (growth->nr_blocks)
-		kfree(growth->blocks[--growth->nr_blocks]);
-	kvfree(growth->node_table);
-	kvfree(growth->free_table);
-	kvfree(growth->block_table);
+	u32 part;
+
+	for (part = 0; part < TW_PARTS; part++) {
+		while (growth->nr[part])
+			kfree(growth->chunk[part][--growth->nr[part]]);
+		kvfree(growth->table[part]);
+	}
 	tw_user_uncharge(growth->user, growth->bytes);
+}
+
+/*
+ * Has a free timer of the chunk at hand that is taken soon, or if there are few, one of
+ * the next chunk.
+ */
+static __always_inline void tw_prefetch_free(const struct tw_timers *ts)
+{
+	u32 i, chunk = ts->spare;
+	u64 timers;
+
+	if (chunk == WHEEL_NONE)
+		return;
+	timers = tw_free(ts, chunk)->timers;
+	for (i = 1; i < TW_FREE_AHEAD && timers & (timers - 1); i++)
+		timers &= timers - 1;
+	prefetchw(tw_timer(ts, (chunk << WHEEL_NODE_SHIFT) + __ffs64(timers)));
 }
 
 /**
@@ -237,14 +253,21 @@ void tw_timers_discard(struct tw_growth *growth)
  */
 int tw_timers_alloc(struct tw_timers *ts, u32 *index)
 {
+	u32 chunk = ts->spare;
+	struct tw_free *free;
+
 	if (ts->live >= ts->capacity)
 		return -ENOSPC;
-	if (!ts->nr_free)
+	if (chunk == WHEEL_NONE)
 		return -EAGAIN;
-	*index = *tw_free_place(ts, --ts->nr_free);
-	if (ts->nr_free >= TW_FREE_AHEAD)
-		prefetchw(tw_timer(ts, *tw_free_place(ts, ts->nr_free - TW_FREE_AHEAD)));
+	free = tw_free(ts, chunk);
+	*index = (chunk << WHEEL_NODE_SHIFT) + __ffs64(free->timers);
+	free->timers &= free->timers - 1;
+	if (!free->timers)
+		ts->spare = free->next;
+	ts->nr_free--;
 	ts->live++;
+	tw_prefetch_free(ts);
 	return 0;
 }
 
@@ -258,12 +281,18 @@ int tw_timers_alloc(struct tw_timers *ts, u32 *index)
  */
 void tw_timers_free(struct tw_timers *ts, u32 index)
 {
-	struct tw_timer *t = tw_timer(ts, index);
+	u32 chunk = index >> WHEEL_NODE_SHIFT;
+	struct tw_free *free = tw_free(ts, chunk);
 
 	ts->live--;
-	if (!++t->generation)
+	if (!++tw_timer(ts, index)->generation)
 		return;
-	*tw_free_place(ts, ts->nr_free++) = index;
+	if (!free->timers) {
+		free->next = ts->spare;
+		ts->spare = chunk;
+	}
+	free->timers |= BIT_ULL(index & (WHEEL_CHUNK_NODES - 1));
+	ts->nr_free++;
 }
 
 /**

@@ -8,6 +8,7 @@
 
 #include <linux/types.h>
 
+#include "queue.h"
 #include "users.h"
 #include "wheel.h"
 
@@ -22,8 +23,8 @@
  * @user_data:   the caller's
  * @generation:  upper half of the handle; one up each time the timer is freed
  * @count:       expiries left of a periodic timer, 0 for no end
- * @next:        the next timer of the ready queue, or WHEEL_NONE
- * @prev:        the previous timer of the ready queue; of the first one, anything
+ * @place:       in the ready queue, only while the timer is ready
+ * @pad:         unused
  *
  * A timer is free, armed or ready: armed if @node.armed, ready if TW_READY is in
  * @node.owner, free otherwise.
@@ -39,8 +40,8 @@ struct tw_timer {
 	u64 user_data;
 	u32 generation;
 	u32 count;
-	u32 next;
-	u32 prev;
+	u32 place;
+	u32 pad;
 };
 
 static_assert(sizeof(struct tw_timer) == WHEEL_NODE_SIZE);
@@ -50,61 +51,89 @@ static_assert(sizeof(struct tw_timer) == WHEEL_NODE_SIZE);
 #define TW_MISFIRE_SHIFT	1
 
 /**
+ * enum tw_part - what a table of timers is made of, each in chunks of its own
+ * @TW_NODES:  the timers, which are the nodes of the wheel
+ * @TW_FREE:   which of them are free
+ * @TW_BLOCKS: the blocks of the wheel
+ * @TW_QUEUE:  the blocks of the ready queue
+ * @TW_PARTS:  how many that are
+ */
+enum tw_part {
+	TW_NODES,
+	TW_FREE,
+	TW_BLOCKS,
+	TW_QUEUE,
+	TW_PARTS,
+};
+
+/**
+ * struct tw_free - the free timers of one chunk of nodes
+ * @timers: bit i set: timer i of the chunk is free
+ * @next:   the next chunk that has a free timer, or WHEEL_NONE; only if this one has
+ */
+struct tw_free {
+	u64 timers;
+	u32 next;
+};
+
+static_assert(WHEEL_CHUNK_NODES == 64);
+
+/**
+ * struct tw_chunks - the chunks of one part
+ * @table: they
+ * @nr:    how many there are
+ * @room:  how many there is room for in @table
+ */
+struct tw_chunks {
+	void **table;
+	u32 nr;
+	u32 room;
+};
+
+/**
  * struct tw_timers - the table of timers that a wheel's nodes are the timers of
- * @wheel:      holds the table itself
- * @user:       is charged for what the table holds in memory
- * @bytes:      how much that is
- * @node_room:  chunks for which @wheel->nodes and @free have room
- * @block_room: chunks for which @wheel->blocks has room
- * @free:       a stack of the free timers, in chunks of WHEEL_CHUNK_NODES indices. It
- *              stands apart from the timers so that one can look ahead: a list through
- *              them would cost a cache miss for each, one after the other
- * @nr_free:    timers on the stack
- * @live:       timers that are not free
- * @capacity:   how many may live at one time
+ * @wheel:    its arrays of chunks are those of @chunks
+ * @queue:    and so is its
+ * @user:     is charged for what the table holds in memory
+ * @bytes:    how much that is
+ * @chunks:   by part
+ * @spare:    the chunk from which the next timer is taken, WHEEL_NONE if none is free
+ * @nr_free:  timers that are free
+ * @live:     timers that are not free
+ * @capacity: how many may live at one time
  */
 struct tw_timers {
 	struct wheel *wheel;
+	struct tw_queue *queue;
 	struct tw_user *user;
 	size_t bytes;
-	u32 node_room;
-	u32 block_room;
-	u32 **free;
+	struct tw_chunks chunks[TW_PARTS];
+	u32 spare;
 	u32 nr_free;
 	u32 live;
 	u32 capacity;
 };
 
-/* One chunk of nodes never asks for more chunks of blocks than this. */
-#define TW_GROWTH_BLOCKS	DIV_ROUND_UP(WHEEL_CHUNK_NODES, WHEEL_CHUNK_BLOCKS)
+/* One chunk of nodes never asks for more chunks of any part than this. */
+#define TW_GROWTH_CHUNKS	DIV_ROUND_UP(WHEEL_CHUNK_NODES, WHEEL_CHUNK_BLOCKS)
 
 /**
  * struct tw_growth - memory on its way into a table of timers
- * @user:        is charged for what is here
- * @bytes:       how much that is
- * @nodes:       a chunk of nodes
- * @free:        a chunk of the stack of free timers
- * @blocks:      chunks of blocks
- * @nr_blocks:   how many of them
- * @node_table:  larger array for the chunks of nodes, if need be; the one that it
- *               has replaced after tw_timers_install()
- * @free_table:  the same for the chunks of the stack
- * @block_table: the same for the chunks of blocks
- * @node_room:   chunks for which @node_table and @free_table have room
- * @block_room:  chunks for which @block_table has room
+ * @user:  is charged for what is here
+ * @bytes: how much that is
+ * @chunk: new chunks, by part
+ * @nr:    how many of them
+ * @table: a larger array for the chunks of a part, if need be; the one that it has
+ *         replaced after tw_timers_install()
+ * @room:  chunks for which there will be room
  */
 struct tw_growth {
 	struct tw_user *user;
 	size_t bytes;
-	void *nodes;
-	void *free;
-	void *blocks[TW_GROWTH_BLOCKS];
-	u32 nr_blocks;
-	void **node_table;
-	void **free_table;
-	void **block_table;
-	u32 node_room;
-	u32 block_room;
+	void *chunk[TW_PARTS][TW_GROWTH_CHUNKS];
+	u32 nr[TW_PARTS];
+	void **table[TW_PARTS];
+	u32 room[TW_PARTS];
 };
 
 static inline struct tw_timer *tw_timer(const struct tw_timers *ts, u32 index)
@@ -117,8 +146,8 @@ static inline u64 tw_timer_id(const struct tw_timer *t, u32 index)
 	return (u64)t->generation << 32 | index;
 }
 
-void tw_timers_init(struct tw_timers *ts, struct wheel *wheel, struct tw_user *user,
-		    u32 capacity);
+void tw_timers_init(struct tw_timers *ts, struct wheel *wheel, struct tw_queue *queue,
+		    struct tw_user *user, u32 capacity);
 void tw_timers_destroy(struct tw_timers *ts);
 int tw_timers_prepare(const struct tw_timers *ts, struct tw_growth *growth);
 void tw_timers_install(struct tw_timers *ts, struct tw_growth *growth);

@@ -7,6 +7,7 @@
 
 #include "../../module/engine.c"
 #include "../../module/clockset.c"
+#include "../../module/queue.c"
 #include "../../module/share.c"
 #include "../../module/timers.c"
 #include "../../module/users.c"

@@ -57,6 +57,7 @@ struct cost {
  * @name:     as printed
  * @max_n:    with more timers it would take for ever
  * @max_idle: a longer time than this would take for ever (ms)
+ * @places:   gives a timer another place in memory each time that it is armed
  * @real:     goes by the kernel's clock; run() sleeps
  * @open:     makes @bench.n timers
  * @close:    may be called with timers armed, or none made
@@ -75,6 +76,7 @@ struct peer {
 	const char *name;
 	u32 max_n;
 	u64 max_idle;
+	bool places;
 	bool real;
 	int (*open)(void);
 	void (*close)(void);

@@ -141,6 +141,7 @@ static u64 peer_run(u64 until)
 const struct peer peer_engine = {
 	.name = "engine",
 	.max_n = WHEEL_MAX_NODES,
+	.places = true,
 	.max_idle = BENCH_HOUR,
 	PEER_LOOPS
 };
@@ -216,6 +217,7 @@ static struct cost pair_batches(void)
 const struct peer peer_engine_32 = {
 	.name = "engine-32",
 	.max_n = WHEEL_MAX_NODES,
+	.places = true,
 	.open = peer_open,
 	.close = peer_close,
 	.when = peer_when,

@@ -27,6 +27,7 @@
 #define MAX_N		16
 #define MAX_NAMES	16
 #define PAIRS		100000
+#define CHURNS		4
 #define IDLE_STEPS	1000
 #define MIX_STEPS	30U
 #define MIX_STEP_MS	10
@@ -48,7 +49,7 @@ MODULE_PARM_DESC(peers, "their names, with commas between (all)");
 static char *phases[MAX_NAMES];
 static int nr_phases;
 module_param_array(phases, charp, &nr_phases, 0444);
-MODULE_PARM_DESC(phases, "of arm, pair, next, idle, burst, spread, mix, seq (all)");
+MODULE_PARM_DESC(phases, "of arm, pair, next, idle, burst, churn, spread, mix, seq (all)");
 
 static unsigned int seed = 1;
 module_param(seed, uint, 0444);
@@ -365,6 +366,29 @@ static int phase_burst(const struct peer *peer)
 	return measure_expiry(peer, "burst", 0);
 }
 
+/*
+ * The same when neighbours in the order of expiry are anywhere in memory, as they come to be
+ * while a program runs: all were armed and cancelled a few times, in random orders. Peers
+ * whose timers stay where they are have that in any case.
+ */
+static int phase_churn(const struct peer *peer)
+{
+	u32 i;
+
+	if (!peer->places)
+		return 0;
+	for (i = 0; i < CHURNS; i++) {
+		shuffle();
+		choose(peer, 60 * BENCH_SECOND, BENCH_HOUR);
+		if (arm_all(peer, NULL))
+			return -ETIME;
+		shuffle();
+		if (peer->cancel().nr != bench.n)
+			return -ETIME;
+	}
+	return measure_expiry(peer, "burst.churned", 0);
+}
+
 static int phase_spread(const struct peer *peer)
 {
 	return measure_expiry(peer, "spread", spread_s * BENCH_SECOND);
@@ -444,6 +468,7 @@ static const struct phase {
 	{ "next", phase_next },
 	{ "idle", phase_idle },
 	{ "burst", phase_burst },
+	{ "churn", phase_churn },
 	{ "spread", phase_spread },
 	{ "mix", phase_mix },
 };

@@ -54,6 +54,7 @@ enum op {
 	OP_NOP,
 	OP_DRAIN,
 	OP_FIRE,
+	OP_FIRE_CHURNED,
 	OP_FIRE_SPREAD,
 	OP_LATE_100US,
 	OP_LATE_1MS,
@@ -246,6 +247,7 @@ void sleep_ns(__u64 ns);
  * @idx:    objects in the order of use
  * @when:   deadlines in the same order
  * @due:    deadline of each object
+ * @churns: how often arm_ahead() arms and cancels all of them first
  * @arm_ns: what arming one costs, as far as known
  * @create_ns: what making and arming one costs, if it must be made
  */
@@ -255,6 +257,7 @@ struct set {
 	__u32 *idx;
 	__u64 *when;
 	__u64 *due;
+	unsigned int churns;
 	double arm_ns;
 	double create_ns;
 };

@@ -54,6 +54,7 @@ static const struct {
 	[OP_NOP] = { "nop", GROUP_OPS },
 	[OP_DRAIN] = { "drain", GROUP_OPS },
 	[OP_FIRE] = { "fire", GROUP_OPS },
+	[OP_FIRE_CHURNED] = { "fire-churned", GROUP_OPS },
 	[OP_FIRE_SPREAD] = { "fire-spread", GROUP_OPS },
 	[OP_LATE_100US] = { "late-100us", GROUP_LATENESS },
 	[OP_LATE_1MS] = { "late-1ms", GROUP_LATENESS },

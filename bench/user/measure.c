@@ -196,6 +196,28 @@ bool open_created(const struct peer *p, struct set *s)
 	return false;
 }
 
+/*
+ * Arm all and cancel all, a few times, each time in other random orders and long before
+ * anything is due. What a peer gives out anew for each arm, as a wheel does with the
+ * indices of timers and with what its slots are made of, then comes in random order, as
+ * it does in a program that has run for a while. In a fresh wheel it comes in sequence.
+ */
+static bool churn(const struct peer *p, struct set *s)
+{
+	unsigned int round;
+	double ns;
+
+	for (round = 0; round < s->churns; round++) {
+		set_deadlines(s, now_ns() + 2 * HOUR, HOUR);
+		if (!do_all(p, p->arm, s, s->n, &ns))
+			return false;
+		set_deadlines(s, now_ns() + 2 * HOUR, HOUR);
+		if (!do_all(p, p->cancel, s, s->n, &ns))
+			return false;
+	}
+	return true;
+}
+
 static bool arm_by(const struct peer *p, struct set *s, __u64 span, __u64 *start)
 {
 	__u64 lead = 50 * MSEC + s->n * s->arm_ns * 1.5;
@@ -206,9 +228,9 @@ static bool arm_by(const struct peer *p, struct set *s, __u64 span, __u64 *start
 }
 
 /*
- * Open, and arm all for [start, start + span], where start is a boundary of ticks
- * that lies ahead when this is done: a wheel rounds deadlines up to them. If it comes
- * too late, once more with more time. False and errno if it cannot be.
+ * Open, churn if the set says so, and arm all for [start, start + span], where start is a
+ * boundary of ticks that lies ahead when this is done: a wheel rounds deadlines up to
+ * them. If it comes too late, once more with more time. False and errno if it cannot be.
  */
 bool arm_ahead(const struct peer *p, struct set *s, __u64 span, __u64 *start)
 {
@@ -219,7 +241,7 @@ bool arm_ahead(const struct peer *p, struct set *s, __u64 span, __u64 *start)
 	for (tries = 0; tries < 5; tries++) {
 		if (!open_created(p, s))
 			return false;
-		if (!arm_by(p, s, span, start)) {
+		if (!churn(p, s) || !arm_by(p, s, span, start)) {
 			error = errno;
 			p->close();
 			errno = error;

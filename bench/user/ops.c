@@ -11,6 +11,7 @@
 #define REFRESHES	1000
 #define PAIRS		16384
 #define BUSY_MIN	100000		/* timers */
+#define CHURNS		4
 
 static bool any_wanted(enum op first, enum op last)
 {
@@ -214,22 +215,37 @@ static void operations(const struct peer *p, struct set *s)
  * All due at once. "fire" counts from the deadline, so that it has what the kernel
  * does in interrupts before the program is told, and one wake-up: negligible for many
  * timers only. "fire-reap" counts from the wake-up: what the program sees.
+ *
+ * In a peer that has just been opened, timers that expire one after the other may also be
+ * neighbours in memory. "fire-churned" and "fire-churned-reap" are the same after
+ * churn().
  */
-static void at_once(const struct peer *p, struct set *s)
+static void at_once(const struct peer *p, struct set *s, enum op which, const char *reap)
 {
 	__u64 start, end;
 
-	if (!wanted(OP_FIRE))
+	if (!wanted(which))
 		return;
 	if (!arm_ahead(p, s, 0, &start)) {
-		skip_ops(p, OP_FIRE, OP_FIRE, s->n, reason(errno));
+		skip_ops(p, which, which, s->n, reason(errno));
 		return;
 	}
 	tally_all(p, s->n);
 	end = now_ns();
 	p->close();
-	figure(p, "fire", s->n, "ns", ((double)end - start) / s->n);
-	figure(p, "fire-reap", s->n, "ns", (double)(end - tally.woke) / s->n);
+	figure(p, op_name(which), s->n, "ns", ((double)end - start) / s->n);
+	figure(p, reap, s->n, "ns", (double)(end - tally.woke) / s->n);
+}
+
+static void at_once_later(const struct peer *p, struct set *s)
+{
+	if (p->linear) {
+		skip_ops(p, OP_FIRE_CHURNED, OP_FIRE_CHURNED, s->n, reason(ETIME));
+		return;
+	}
+	s->churns = CHURNS;
+	at_once(p, s, OP_FIRE_CHURNED, "fire-churned-reap");
+	s->churns = 0;
 }
 
 static __u64 cpu_ns(void)
@@ -289,7 +305,8 @@ void measure_ops(const struct peer *p, __u32 n)
 
 	set_init(&s, p, n);
 	operations(p, &s);
-	at_once(p, &s);
+	at_once(p, &s, OP_FIRE, "fire-reap");
+	at_once_later(p, &s);
 	over_time(p, &s);
 	set_free(&s);
 }

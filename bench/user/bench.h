@@ -63,6 +63,7 @@ enum op {
 	OP_WAKEUPS,
 	OP_WAKEUPS_IDLE,
 	OP_MEMORY,
+	OP_MEMORY_EMPTY,
 	OP_THREADS_OWN_1,
 	OP_THREADS_OWN_2,
 	OP_THREADS_OWN_4,
@@ -133,7 +134,9 @@ extern const struct peer libuv_peer;
 
 struct twheel_op;
 
+int wheel_unset(void);
 int wheel_new(const struct peer *p, __u32 capacity);
+bool wheel_fill(int fd, const __u64 *when, __u32 n);
 __u32 wheel_submit(int fd, struct twheel_op *ops, __u32 n);
 bool timerfd_set_one(int fd, __u64 when);
 
@@ -284,6 +287,7 @@ void measure_ops(const struct peer *p, __u32 n);
 void measure_lateness(const struct peer *p);
 void measure_wakeups(const struct peer *p);
 void measure_memory(const struct peer *p, __u32 n);
+void measure_empty(const struct peer *p);
 void measure_threads(const struct peer *p, __u32 n);
 
 #endif /* BENCH_H */

@@ -12,8 +12,8 @@
 #include <sys/utsname.h>
 
 struct config config = {
-	.n = { { 1000, 10000, 100000 }, { 10000, 1000000 } },
-	.n_nr = { 3, 2 },
+	.n = { { 1000, 10000, 100000 }, { 1, 32, 1024, 10000, 1000000 } },
+	.n_nr = { 3, 5 },
 	.rounds = 3,
 	.seed = 1,
 	.samples = 300,
@@ -27,8 +27,8 @@ struct config config = {
 
 /* Everything once, not to measure but to see that it works. */
 static const struct config quick = {
-	.n = { { 1000 }, { 1000 } },
-	.n_nr = { 1, 1 },
+	.n = { { 1000 }, { 1, 1000 } },
+	.n_nr = { 1, 2 },
 	.rounds = 1,
 	.seed = 1,
 	.samples = 6,
@@ -63,6 +63,7 @@ static const struct {
 	[OP_WAKEUPS] = { "wakeups", GROUP_WAKEUPS },
 	[OP_WAKEUPS_IDLE] = { "wakeups-idle", GROUP_WAKEUPS },
 	[OP_MEMORY] = { "memory", GROUP_MEMORY },
+	[OP_MEMORY_EMPTY] = { "memory-empty", GROUP_MEMORY },
 	[OP_THREADS_OWN_1] = { "threads-own-1", GROUP_THREADS },
 	[OP_THREADS_OWN_2] = { "threads-own-2", GROUP_THREADS },
 	[OP_THREADS_OWN_4] = { "threads-own-4", GROUP_THREADS },
@@ -201,7 +202,8 @@ static void help(FILE *to)
 	      "  --ops A,B,...    only these operations or groups of them: ops, lateness,\n"
 	      "                   wakeups, memory, threads (default: all)\n"
 	      "  --n N,N,...      timers pending, for threads on each wheel (default:\n"
-	      "                   1000,10000,100000; for memory 10000,1000000)\n"
+	      "                   1000,10000,100000; for memory 1,32,1024,10000,\n"
+	      "                   1000000)\n"
 	      "  --rounds R       repeat everything, peer after peer (default: 3)\n"
 	      "  --samples S      of lateness for each delay (default: 300; a sixth of it\n"
 	      "                   for 100 ms)\n"
@@ -409,6 +411,12 @@ static void wakeups(const struct peer *p, __u32 n)
 	measure_wakeups(p);
 }
 
+static void empty(const struct peer *p, __u32 n)
+{
+	(void)n;
+	measure_empty(p);
+}
+
 static void run_round(void)
 {
 	unsigned int i;
@@ -417,6 +425,7 @@ static void run_round(void)
 		measure_peers(GROUP_OPS, config.n[0][i], measure_ops);
 	measure_peers(GROUP_LATENESS, 1, lateness);
 	measure_peers(GROUP_WAKEUPS, config.wake_n, wakeups);
+	measure_peers(GROUP_MEMORY, 0, empty);
 	for (i = 0; i < config.n_nr[1]; i++)
 		measure_peers(GROUP_MEMORY, config.n[1][i], measure_memory);
 	for (i = 0; i < config.n_nr[0]; i++)

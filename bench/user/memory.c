@@ -5,12 +5,19 @@
  * The kernel's share is what is neither free nor in the page cache nor a page of a
  * program: slabs, whole pages, vmalloc, page tables alike, with what is lost to
  * rounding. The rest of the system has its part in it, so for less than 10^5 timers
- * it is good for a few bytes only.
+ * it is good for a few bytes only. Hence a wheel with fewer timers is one of many that
+ * are filled alike: "memory" is what they take, the open files included, by the number of
+ * timers in all of them, and so at 1 what a wheel with a single timer takes. A wheel
+ * without any takes "memory-opened", and "memory-set-up" after its set-up.
  */
 #include "bench.h"
 
 #include <fcntl.h>
 #include <malloc.h>
+
+#define TOGETHER	100000	/* timers: the rest of the system is lost among them */
+#define WHEELS_MAX	2000
+#define ALONE_MIN	1000	/* timers of what there cannot be many of */
 
 static void put(const char *path, const char *text)
 {
@@ -119,6 +126,79 @@ static void fill(const struct peer *p, struct set *s)
 	p->close();
 }
 
+/* Open a wheel and put timers into it: its descriptor, or -1 and errno. */
+typedef int make_fn(const struct peer *p, const __u64 *when, __u32 n);
+
+static int make_unset(const struct peer *p, const __u64 *when, __u32 n)
+{
+	(void)p;
+	(void)when;
+	(void)n;
+	return wheel_unset();
+}
+
+static int make_filled(const struct peer *p, const __u64 *when, __u32 n)
+{
+	int fd = wheel_new(p, n), error;
+
+	if (fd < 0 || wheel_fill(fd, when, n))
+		return fd;
+	error = errno;
+	close(fd);
+	errno = error;
+	return -1;
+}
+
+/* Kernel memory of one of many wheels of @n timers each; negative, and errno, if none. */
+static double wheel_bytes(const struct peer *p, make_fn *make, const __u64 *when, __u32 n)
+{
+	__u32 nr = n && TOGETHER / n < WHEELS_MAX ? TOGETHER / n : WHEELS_MAX, made;
+	int *fds = xcalloc(nr, sizeof(*fds)), error;
+	double bytes = -1;
+	__s64 before;
+
+	before = kernel_bytes();
+	for (made = 0; made < nr; made++) {
+		fds[made] = make(p, when, n);
+		if (fds[made] < 0)
+			break;
+	}
+	error = errno;
+	if (made == nr)
+		bytes = (double)(kernel_bytes() - before) / nr;
+	while (made)
+		close(fds[--made]);
+	free(fds);
+	errno = error;
+	return bytes;
+}
+
+static void fill_wheels(const struct peer *p, const struct set *s)
+{
+	double bytes = wheel_bytes(p, make_filled, s->when, s->n);
+
+	if (bytes < 0)
+		skip_ops(p, OP_MEMORY, OP_MEMORY, s->n, reason(errno));
+	else
+		figure(p, op_name(OP_MEMORY), s->n, "bytes", bytes / s->n);
+}
+
+void measure_empty(const struct peer *p)
+{
+	double opened, set_up;
+
+	if (!wanted(OP_MEMORY_EMPTY) || !p->tick)
+		return;
+	opened = wheel_bytes(p, make_unset, NULL, 0);
+	set_up = opened < 0 ? opened : wheel_bytes(p, make_filled, NULL, 0);
+	if (set_up < 0) {
+		skip_ops(p, OP_MEMORY_EMPTY, OP_MEMORY_EMPTY, 0, reason(errno));
+		return;
+	}
+	figure(p, "memory-opened", 0, "bytes", opened);
+	figure(p, "memory-set-up", 0, "bytes", set_up);
+}
+
 void measure_memory(const struct peer *p, __u32 n)
 {
 	__u64 base = now_ns() + 3600 * NSEC;
@@ -127,10 +207,17 @@ void measure_memory(const struct peer *p, __u32 n)
 
 	if (!wanted(OP_MEMORY))
 		return;
+	if (!p->tick && n < ALONE_MIN) {
+		skip_ops(p, OP_MEMORY, OP_MEMORY, n, "too few to tell");
+		return;
+	}
 	set_init(&s, p, n);
 	for (k = 0; k < n; k++)
 		s.when[k] = base + rnd_below(3600 * NSEC);
 	tally_reset(s.total);
-	fill(p, &s);
+	if (p->tick && n < TOGETHER)
+		fill_wheels(p, &s);
+	else
+		fill(p, &s);
 	set_free(&s);
 }

@@ -19,6 +19,16 @@ static struct {
 	struct twheel_event events[RECORDS];
 } wheel;
 
+/* A wheel as it is opened, without set-up: its descriptor, or -1 and errno. */
+int wheel_unset(void)
+{
+	int fd = open("/dev/twheel", O_RDWR | O_CLOEXEC);
+
+	if (fd < 0 && errno == ENOENT)
+		errno = ENODEV;
+	return fd;
+}
+
 /* A wheel that has been set up: its descriptor, or -1 and errno. */
 int wheel_new(const struct peer *p, __u32 capacity)
 {
@@ -28,12 +38,10 @@ int wheel_new(const struct peer *p, __u32 capacity)
 		.capacity = capacity,
 		.tick_ns = p->tick,
 	};
-	int fd = open("/dev/twheel", O_RDWR | O_CLOEXEC), error;
+	int fd = wheel_unset(), error;
 
-	if (fd < 0) {
-		errno = errno == ENOENT ? ENODEV : errno;
+	if (fd < 0)
 		return -1;
-	}
 	if (ioctl(fd, TWHEEL_IOC_SETUP, &setup)) {
 		error = errno;
 		close(fd);
@@ -63,6 +71,24 @@ __u32 wheel_submit(int fd, struct twheel_op *ops, __u32 n)
 		}
 	}
 	return tried < 0 ? 0 : tried;
+}
+
+/* Arm timers of which nobody keeps the handles: false and errno if not all can be. */
+bool wheel_fill(int fd, const __u64 *when, __u32 n)
+{
+	__u32 done, nr, k;
+
+	for (done = 0; done < n; done += nr) {
+		nr = n - done < RECORDS ? n - done : RECORDS;
+		for (k = 0; k < nr; k++)
+			wheel.ops[k] = (struct twheel_op) {
+				.opcode = TWHEEL_OP_ARM,
+				.expires_ns = when[done + k],
+			};
+		if (wheel_submit(fd, wheel.ops, nr) != nr)
+			return false;
+	}
+	return true;
 }
 
 static bool wheel_open(const struct peer *p, __u32 n)

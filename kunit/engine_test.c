@@ -2068,6 +2068,69 @@ static void a_start_that_raced_with_the_callback_is_remembered(struct kunit *tes
 	KUNIT_EXPECT_FALSE(test, hrtimer_active(&e->hrtimer));
 }
 
+/* Giving memory back */
+
+/* All of them one after the other, so that the wheel keeps stale entries. */
+static struct tw_engine *engine_that_was_large(struct kunit *test)
+{
+	struct tw_engine *e = engine_manual(test);
+	u64 *ids = kunit_kcalloc(test, 2 * TW_KEEP_NODES, sizeof(*ids), GFP_KERNEL);
+	u32 i;
+
+	KUNIT_ASSERT_NOT_NULL(test, ids);
+	for (i = 0; i < 2 * TW_KEEP_NODES; i++)
+		ids[i] = arm(test, (1 + i * i) * TICK);
+	KUNIT_EXPECT_FALSE(test, delayed_work_pending(&e->trim));
+	for (i = 0; i < 2 * TW_KEEP_NODES; i++)
+		KUNIT_ASSERT_EQ(test, cancel(e, ids[i]), 0);
+	return e;
+}
+
+static void a_large_wheel_without_timers_gives_its_memory_back(struct kunit *test)
+{
+	struct tw_engine *e = engine_that_was_large(test);
+
+	KUNIT_EXPECT_TRUE(test, delayed_work_pending(&e->trim));
+	flush_delayed_work(&e->trim);
+	KUNIT_EXPECT_EQ(test, e->timers.bytes, 0);
+	KUNIT_EXPECT_EQ(test, e->wheel.nr_nodes, 0);
+	verify(test);
+}
+
+static void a_wheel_that_gave_its_memory_back_goes_on(struct kunit *test)
+{
+	struct tw_engine *e = engine_that_was_large(test);
+
+	advance(test, HOUR);
+	flush_delayed_work(&e->trim);
+	arm(test, HOUR + 1);
+	arm(test, 2 * HOUR);
+	arm(test, 0);
+	verify(test);
+	KUNIT_EXPECT_EQ(test, read_all(test)->nr, 1);
+	advance(test, 2 * HOUR + TICK);
+	KUNIT_EXPECT_EQ(test, read_all(test)->nr, 2);
+}
+
+static void a_wheel_that_has_timers_again_keeps_its_memory(struct kunit *test)
+{
+	struct tw_engine *e = engine_that_was_large(test);
+	size_t bytes = e->timers.bytes;
+
+	arm(test, HOUR);
+	flush_delayed_work(&e->trim);
+	KUNIT_EXPECT_EQ(test, e->timers.bytes, bytes);
+	KUNIT_EXPECT_EQ(test, next(test), round_up(HOUR, TICK));
+}
+
+static void a_small_wheel_without_timers_keeps_its_memory(struct kunit *test)
+{
+	struct tw_engine *e = engine_manual(test);
+
+	KUNIT_ASSERT_EQ(test, cancel(e, arm(test, HOUR)), 0);
+	KUNIT_EXPECT_FALSE(test, delayed_work_pending(&e->trim));
+}
+
 /* Delays of readers */
 
 static struct tw_engine *engine_delaying(struct kunit *test, u32 clockid, u64 tick_ns,
@@ -2329,6 +2392,10 @@ static struct kunit_case engine_cases[] = {
 	KUNIT_CASE(a_look_finds_a_wheel_without_timers_idle),
 	KUNIT_CASE(a_look_finds_each_of_many_wheels_once),
 	KUNIT_CASE(a_start_that_raced_with_the_callback_is_remembered),
+	KUNIT_CASE(a_large_wheel_without_timers_gives_its_memory_back),
+	KUNIT_CASE(a_wheel_that_gave_its_memory_back_goes_on),
+	KUNIT_CASE(a_wheel_that_has_timers_again_keeps_its_memory),
+	KUNIT_CASE(a_small_wheel_without_timers_keeps_its_memory),
 	KUNIT_CASE(a_delay_is_not_rounded_to_the_tick),
 	KUNIT_CASE_PARAM(a_delay_is_on_a_clock_that_cannot_be_set, clock_gen_params),
 	KUNIT_CASE(a_delay_too_short_for_an_hrtimer_is_none),

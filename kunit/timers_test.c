@@ -511,6 +511,72 @@ static void a_table_of_all_the_nodes_there_can_be_does_not_grow(struct kunit *te
 	KUNIT_EXPECT_EQ(test, ret, -ENOSPC);
 }
 
+/* Giving memory back */
+
+static void release(struct kunit *test, struct tw_timers *ts)
+{
+	struct tw_timers old;
+
+	KUNIT_ASSERT_TRUE(test, tw_timers_release(ts, 5, &old));
+	tw_timers_destroy(&old);
+}
+
+static void a_table_without_live_timers_gives_all_memory_back(struct kunit *test)
+{
+	struct tw_timers *ts = table_of_one_chunk(test);
+	u64 id;
+
+	KUNIT_ASSERT_EQ(test, take(ts, &id), 0);
+	give_back(ts, id);
+	release(test, ts);
+	KUNIT_EXPECT_EQ(test, ts->bytes, 0);
+	KUNIT_EXPECT_EQ(test, atomic_long_read(&ts->user->bytes), 0);
+	KUNIT_EXPECT_EQ(test, ts->wheel->nr_nodes, 0);
+	KUNIT_EXPECT_EQ(test, take(ts, &id), -EAGAIN);
+}
+
+static void a_table_with_a_live_timer_keeps_its_memory(struct kunit *test)
+{
+	struct tw_timers *ts = table_of_one_chunk(test), old;
+	u64 id;
+
+	KUNIT_ASSERT_EQ(test, take(ts, &id), 0);
+	KUNIT_EXPECT_FALSE(test, tw_timers_release(ts, 5, &old));
+	KUNIT_EXPECT_TRUE(test, found(ts, id));
+}
+
+static void a_table_with_a_retired_timer_keeps_its_memory(struct kunit *test)
+{
+	struct tw_timers *ts = table_of_one_chunk(test), old;
+	u64 id;
+
+	KUNIT_ASSERT_EQ(test, take(ts, &id), 0);
+	tw_timer(ts, (u32)id)->generation = U32_MAX;
+	give_back(ts, id);
+	KUNIT_EXPECT_FALSE(test, tw_timers_release(ts, 5, &old));
+}
+
+static void an_id_from_before_memory_was_given_back_is_never_found(struct kunit *test)
+{
+	struct tw_timers *ts = table_of_one_chunk(test);
+	u64 ids[10], id;
+	u32 round, i;
+
+	for (round = 0; round < ARRAY_SIZE(ids); round++) {
+		for (i = 0; i < 3; i++) {
+			KUNIT_ASSERT_EQ(test, take(ts, &ids[round]), 0);
+			KUNIT_ASSERT_EQ(test, (u32)ids[round], 0);
+			give_back(ts, ids[round]);
+		}
+		release(test, ts);
+		KUNIT_ASSERT_EQ(test, grow(ts), 0);
+		KUNIT_ASSERT_EQ(test, take(ts, &id), 0);
+		for (i = 0; i <= round; i++)
+			KUNIT_ASSERT_FALSE(test, found(ts, ids[i]));
+		give_back(ts, id);
+	}
+}
+
 /* Users */
 
 static unsigned long charged_to(const struct tw_timers *ts)
@@ -876,6 +942,10 @@ static void a_user_without_memory_is_not_there(struct kunit *test)
 }
 
 static struct kunit_case timers_cases[] = {
+	KUNIT_CASE(a_table_without_live_timers_gives_all_memory_back),
+	KUNIT_CASE(a_table_with_a_live_timer_keeps_its_memory),
+	KUNIT_CASE(a_table_with_a_retired_timer_keeps_its_memory),
+	KUNIT_CASE(an_id_from_before_memory_was_given_back_is_never_found),
 	KUNIT_CASE(an_id_is_never_0),
 	KUNIT_CASE(each_id_finds_its_own_timer),
 	KUNIT_CASE(an_armed_timer_is_found),

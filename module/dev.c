@@ -531,6 +531,8 @@ static __poll_t tw_poll(struct file *file, poll_table *wait)
 	struct tw_engine *e = file->private_data;
 
 	poll_wait(file, &e->wait, wait);
+	/* Queued before it looks: older kernels leave that to us. Pairs with tw_unlock_wake(). */
+	smp_mb();
 	return tw_engine_readable(e) ? EPOLLIN | EPOLLRDNORM : 0;
 }
 

@@ -94,6 +94,12 @@
 /* Operations that are done under one hold of the lock. */
 #define TW_SUBMIT_HOLD	32
 
+/* A wheel of no more nodes keeps their memory while it has no timers. */
+#define TW_KEEP_NODES	1024
+
+/* How long a larger one keeps it. */
+#define TW_KEEP_JIFFIES	(10 * HZ)
+
 /* Largest wheel that is checked whole at each unlock of a debugging build. */
 #define TW_CHECK_NODES	1024
 
@@ -320,6 +326,16 @@ static void tw_ready_push(struct tw_engine *e, u32 index, struct tw_timer *t,
 	trace_twheel_expire(e->number, tw_timer_id(t, index), t->expires_ns, now);
 }
 
+/* Frees a timer that is neither armed nor ready. */
+static void tw_free_timer(struct tw_engine *e, u32 index)
+{
+	lockdep_assert_held(&e->lock);
+
+	tw_timers_free(&e->timers, index);
+	if (!e->timers.live && e->wheel.nr_nodes > TW_KEEP_NODES)
+		schedule_delayed_work(&e->trim, TW_KEEP_JIFFIES);
+}
+
 /* A timer is no longer in the queue. */
 static void tw_ready_left(struct tw_engine *e, struct tw_timer *t)
 {
@@ -534,6 +550,22 @@ static void tw_setup_hrtimers(struct tw_engine *e)
 		      HRTIMER_MODE_ABS_SOFT);
 }
 
+/* Gives memory back, unless there are timers again. */
+static void tw_trim(struct work_struct *work)
+{
+	struct tw_engine *e = container_of(work, struct tw_engine, trim.work);
+	struct tw_timers old;
+	bool released;
+
+	mutex_lock(&e->grow_lock);
+	tw_lock(e);
+	released = tw_timers_release(&e->timers, tw_now(e) >> e->tick_shift, &old);
+	tw_unlock(e);
+	mutex_unlock(&e->grow_lock);
+	if (released)
+		tw_timers_destroy(&old);
+}
+
 static struct tw_engine *tw_engine_alloc(struct tw_user *user)
 {
 	size_t bytes = tw_user_bytes(NULL, sizeof(struct tw_engine));
@@ -570,6 +602,7 @@ struct tw_engine *tw_engine_create(u32 capacity)
 	spin_lock_init(&e->lock);
 	mutex_init(&e->grow_lock);
 	init_waitqueue_head(&e->wait);
+	INIT_DELAYED_WORK(&e->trim, tw_trim);
 	wheel_init(&e->wheel, 0);
 	tw_queue_init(&e->queue);
 	tw_timers_init(&e->timers, &e->wheel, &e->queue, user, capacity);
@@ -599,6 +632,7 @@ void tw_engine_destroy(struct tw_engine *e)
 		tw_clockset_remove(&e->clockset);
 	hrtimer_cancel(&e->hrtimer);
 	hrtimer_cancel(&e->announcer);
+	cancel_delayed_work_sync(&e->trim);
 	tw_timers_destroy(&e->timers);
 	kvfree(e);
 	tw_user_uncharge(user, bytes);
@@ -850,7 +884,7 @@ static int tw_do_cancel(struct tw_engine *e, const struct twheel_op *op)
 		tw_ready_remove(e, t);
 	else
 		wheel_cancel(&e->wheel, &t->node);
-	tw_timers_free(&e->timers, index);
+	tw_free_timer(e, index);
 	e->stats.cancelled++;
 	trace_twheel_cancel(e->number, op->id, ready);
 	tw_stop_if_idle(e);
@@ -1140,7 +1174,7 @@ static void tw_consume(struct tw_engine *e, u32 index, u64 now)
 	if (t->interval_ns && tw_next_period(t, now))
 		tw_place(e, index, t, now);
 	else
-		tw_timers_free(&e->timers, index);
+		tw_free_timer(e, index);
 }
 
 /**
@@ -1215,7 +1249,7 @@ static void tw_disarm(struct tw_engine *e, const struct twheel_op *op)
 	u32 index = (u32)op->id;
 
 	wheel_cancel(&e->wheel, &tw_timer(&e->timers, index)->node);
-	tw_timers_free(&e->timers, index);
+	tw_free_timer(e, index);
 	e->stats.cancelled++;
 	trace_twheel_cancel(e->number, op->id, false);
 }

@@ -12,6 +12,7 @@
 #include <linux/spinlock.h>
 #include <linux/types.h>
 #include <linux/wait.h>
+#include <linux/workqueue.h>
 
 #include "../uapi/linux/twheel.h"
 #include "clockset.h"
@@ -29,7 +30,7 @@
 
 /**
  * struct tw_engine - one open file
- * @lock:         guards all but @clockset, @grow_lock and @wait
+ * @lock:         guards all but @clockset, @grow_lock, @trim and @wait
  * @wheel:        timers that are armed
  * @timers:       all timers
  * @clockid:      clock of the wheel
@@ -62,11 +63,13 @@
  * @events:       records on their way out
  * @ops:          drained timers on their way out
  * @clockset:     tells of sets of the wall clock, if @clockset.was_set is set
- * @grow_lock:    held while @timers grows or the engine is set up; taken before @lock
+ * @grow_lock:    held while @timers grows or is trimmed, or the engine is set up; taken
+ *                before @lock
+ * @trim:         gives memory back when there have been no timers for long
  * @wait:         who waits for a record
  */
 struct tw_engine {
-	spinlock_t lock; /* all but clockset, grow_lock and wait */
+	spinlock_t lock; /* all but clockset, grow_lock, trim and wait */
 	struct tw_timers timers;
 	u32 clockid;
 	u8 tick_shift;
@@ -96,7 +99,8 @@ struct tw_engine {
 		struct twheel_op ops[TW_READ_BATCH];
 	};
 	struct tw_clockset clockset;
-	struct mutex grow_lock; /* growing of timers, set-up */
+	struct mutex grow_lock; /* growing and trimming of timers, set-up */
+	struct delayed_work trim;
 	wait_queue_head_t wait;
 	struct wheel wheel;
 };

@@ -2,20 +2,25 @@
 /*
  * The timers of one wheel. See timers.h.
  *
- * The table never shrinks while the file is open: a freed timer may still have an
- * entry in the wheel. Growing comes in three steps, because memory is allocated
- * where one may sleep and installed where one may not: tw_timers_prepare() without
- * the lock of the engine, tw_timers_install() with it, tw_timers_discard() without.
+ * Growing comes in three steps, because memory is allocated where one may sleep and
+ * installed where one may not: tw_timers_prepare() without the lock of the engine,
+ * tw_timers_install() with it, tw_timers_discard() without.
  * One at a time may be on its way. The arrays of chunks are replaced by larger ones
  * that were filled beforehand, so that the lock is not held for longer as they grow.
  *
  * A chunk knows its free timers by a bit each, and the chunks that have any are in a
  * list: the next timer is found without a look at it, and is likely near the last one.
  *
+ * Memory is given back only when no timer lives, all of it at once. Until then a table
+ * does not shrink: the place of a timer is its handle, so that it cannot be moved, a few
+ * timers that live long keep about as many chunks of 64, and a freed timer may still have an
+ * entry in the wheel. Timers that come after go on with the generations of those before.
+ *
  * The user is charged for all that a growth needs in one go, before any of it is
  * allocated, and for what a growth has replaced or not used until that is freed.
  */
 #include <linux/errno.h>
+#include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/nospec.h>
 #include <linux/sched.h>
@@ -51,6 +56,7 @@ void tw_timers_init(struct tw_timers *ts, struct wheel *wheel, struct tw_queue *
 		.wheel = wheel,
 		.queue = queue,
 		.user = user,
+		.first_generation = 1,
 		.spare = WHEEL_NONE,
 		.capacity = capacity,
 	};
@@ -72,6 +78,28 @@ void tw_timers_destroy(struct tw_timers *ts)
 		kvfree(ts->chunks[part].table);
 	}
 	tw_user_uncharge(ts->user, ts->bytes);
+}
+
+/**
+ * tw_timers_release() - take all memory out of a table in which no timer lives
+ * @ts:   the table; the lock that guards it is held, and nobody grows it meanwhile
+ * @tick: the caller's now, for the wheel, which begins anew
+ * @old:  out: a table that has the memory, for tw_timers_destroy() without the lock
+ *
+ * Return: false if a timer lives, or one is retired, whose handles must not come again.
+ */
+bool tw_timers_release(struct tw_timers *ts, u64 tick, struct tw_timers *old)
+{
+	if (ts->nr_free != ts->wheel->nr_nodes)
+		return false;
+	*old = *ts;
+	memset(ts->chunks, 0, sizeof(ts->chunks));
+	ts->bytes = 0;
+	ts->spare = WHEEL_NONE;
+	ts->nr_free = 0;
+	wheel_init(ts->wheel, tick);
+	tw_queue_init(ts->queue);
+	return true;
 }
 
 static struct tw_free *tw_free(const struct tw_timers *ts, u32 chunk)
@@ -168,7 +196,7 @@ static void tw_add_free(struct tw_timers *ts, u32 chunk)
 	u32 i, first = chunk << WHEEL_NODE_SHIFT;
 
 	for (i = 0; i < WHEEL_CHUNK_NODES; i++)
-		tw_timer(ts, first + i)->generation = 1;
+		tw_timer(ts, first + i)->generation = ts->first_generation;
 	*tw_free(ts, chunk) = (struct tw_free){ .timers = U64_MAX, .next = ts->spare };
 	ts->spare = chunk;
 	ts->nr_free += WHEEL_CHUNK_NODES;
@@ -283,10 +311,12 @@ void tw_timers_free(struct tw_timers *ts, u32 index)
 {
 	u32 chunk = index >> WHEEL_NODE_SHIFT;
 	struct tw_free *free = tw_free(ts, chunk);
+	u32 generation = ++tw_timer(ts, index)->generation;
 
 	ts->live--;
-	if (!++tw_timer(ts, index)->generation)
+	if (!generation)
 		return;
+	ts->first_generation = max(ts->first_generation, generation);
 	if (!free->timers) {
 		free->next = ts->spare;
 		ts->spare = chunk;

@@ -97,6 +97,7 @@ struct tw_chunks {
  * @user:     is charged for what the table holds in memory
  * @bytes:    how much that is
  * @chunks:   by part
+ * @first_generation: of timers that are new. None had any from this one on before
  * @spare:    the chunk from which the next timer is taken, WHEEL_NONE if none is free
  * @nr_free:  timers that are free
  * @live:     timers that are not free
@@ -108,6 +109,7 @@ struct tw_timers {
 	struct tw_user *user;
 	size_t bytes;
 	struct tw_chunks chunks[TW_PARTS];
+	u32 first_generation;
 	u32 spare;
 	u32 nr_free;
 	u32 live;
@@ -149,6 +151,7 @@ static inline u64 tw_timer_id(const struct tw_timer *t, u32 index)
 void tw_timers_init(struct tw_timers *ts, struct wheel *wheel, struct tw_queue *queue,
 		    struct tw_user *user, u32 capacity);
 void tw_timers_destroy(struct tw_timers *ts);
+bool tw_timers_release(struct tw_timers *ts, u64 tick, struct tw_timers *old);
 int tw_timers_prepare(const struct tw_timers *ts, struct tw_growth *growth);
 void tw_timers_install(struct tw_timers *ts, struct tw_growth *growth);
 void tw_timers_discard(struct tw_growth *growth);

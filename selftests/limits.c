@@ -293,4 +293,38 @@ TEST_F(wheels, survive_the_close_of_others)
 		self->fd[i] = -1;
 }
 
+/* Waits until the kernel says that the file holds less than that. */
+static bool holds_less(int fd, __u64 bytes)
+{
+	unsigned int i;
+
+	for (i = 0; i < TW_PATIENCE_MS / 100; i++) {
+		if (tw_counter(fd, "memory") < bytes)
+			return true;
+		usleep(100000);
+	}
+	return false;
+}
+
+TEST(a_wheel_that_has_long_been_empty_gives_its_memory_back)
+{
+	int fd = tw_manual(TW_TICK_MIN);
+	__u64 full, ids[LARGE];
+	unsigned int i;
+
+	for (i = 0; i < LARGE; i++) {
+		ids[i] = tw_arm(fd, TWHEEL_NEVER, i);
+		ASSERT_NE(0, ids[i]);
+	}
+	full = tw_counter(fd, "memory");
+	for (i = 0; i < LARGE; i++)
+		ASSERT_EQ(0, tw_cancel(fd, ids[i]));
+	EXPECT_TRUE(holds_less(fd, full / 10));
+	/* And no id of before names a timer of after. */
+	ASSERT_NE(0, tw_arm(fd, TWHEEL_NEVER, 0));
+	for (i = 0; i < LARGE; i++)
+		ASSERT_EQ(-ENOENT, tw_cancel(fd, ids[i]));
+	close(fd);
+}
+
 TEST_HARNESS_MAIN

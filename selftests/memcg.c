@@ -68,20 +68,6 @@ FIXTURE_TEARDOWN(memcg)
 	rmdir(self->root);
 }
 
-/* Kernels that look for bugs put guards around what is allocated. */
-static bool guarded(void)
-{
-	char line[256];
-	bool found = false;
-	FILE *f = fopen("/proc/kallsyms", "r");
-
-	while (f && !found && fgets(line, sizeof(line), f))
-		found = strstr(line, " kasan_report\n") || strstr(line, " kmemleak_scan\n");
-	if (f)
-		fclose(f);
-	return found;
-}
-
 static bool arm(int fd, unsigned int timers)
 {
 	unsigned int i;
@@ -114,7 +100,7 @@ TEST_F(memcg, a_timer_takes_less_than_128_bytes_with_all_that_belongs_to_it)
 	int fd = tw_manual(TW_TICK_MIN);
 	long long taken;
 
-	if (guarded())
+	if (tw_guarded())
 		SKIP(return, "a kernel that adds to what is allocated");
 	ASSERT_TRUE(arm_all(fd));
 	taken = charged(self->group, "kernel") - before;
@@ -179,7 +165,7 @@ TEST_F(memcg, a_user_is_charged_for_as_much_as_the_group)
 {
 	unsigned int i;
 
-	if (guarded())
+	if (tw_guarded())
 		SKIP(return, "a kernel that adds to what is allocated");
 	/* What a process takes when it first opens so many files stays with it. */
 	charged_alike(self->group, 0, WHEELS_MAX);

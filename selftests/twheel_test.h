@@ -481,6 +481,20 @@ static inline __u64 tw_env(const char *name, __u64 fallback)
 	return text && *text ? strtoull(text, NULL, 0) : fallback;
 }
 
+/* Kernels that look for bugs put guards around what is allocated. */
+static inline bool tw_guarded(void)
+{
+	char line[256];
+	bool found = false;
+	FILE *f = fopen("/proc/kallsyms", "r");
+
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = strstr(line, " kasan_report\n") || strstr(line, " kmemleak_scan\n");
+	if (f)
+		fclose(f);
+	return found;
+}
+
 /* One bit a number, to see that each came once. */
 struct tw_bitmap {
 	unsigned char *bits;

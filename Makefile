@@ -16,6 +16,22 @@ FUZZ_SECONDS ?= 60
 
 KBUILD = $(MAKE) -C $(KDIR) M=$(CURDIR) CONFIG_TWHEEL=m
 
+# What the kernel of KDIR says of itself in "uname -r" and in its modules' vermagic.
+# "make kernelrelease" and kernel.release have another name in Debian's headers for 6.1.
+RELEASE = $(shell sed -n 's/^.define UTS_RELEASE "\(.*\)"/\1/p' \
+		$(KDIR)/include/generated/utsrelease.h 2>/dev/null)
+# Absolute, as Kbuild works in KDIR. "/" is this machine, as nothing is.
+DEST = $(filter-out /,$(abspath $(DESTDIR)))
+# A directory of our own: all that is in it can be removed.
+MODULES = $(DEST)/lib/modules/$(RELEASE)/updates/twheel
+# Kbuild would run depmod by itself, DESTDIR or not, for a kernel that was built here.
+# Nothing is compressed: xz may be missing, and modprobe does as well without.
+MODULES_INSTALL = $(KBUILD) KERNELRELEASE=$(RELEASE) INSTALL_MOD_PATH=$(DEST) \
+	INSTALL_MOD_DIR=updates/twheel DEPMOD=true CONFIG_MODULE_COMPRESS_GZIP= \
+	CONFIG_MODULE_COMPRESS_XZ= CONFIG_MODULE_COMPRESS_ZSTD= modules_install
+# "su" leaves the directories of root's programs out.
+DEPMOD = PATH="$$PATH:/usr/sbin:/sbin" depmod
+
 all: modules twheelctl
 
 help:
@@ -50,26 +66,38 @@ help:
 	@echo '  make lint            static checks: checkpatch, sparse, clang, coccinelle ...'
 	@echo '  make clean'
 
+# What was built for a flavour of the same kernel looks up to date.
 modules:
 	@[ -e $(KDIR)/Makefile ] || { \
 		echo 'No kernel headers in $(KDIR): install linux-headers-$(shell uname -r),' \
 			'or say KDIR=DIR' >&2; exit 1; }
+	@[ ! -e module/twheel.ko ] || grep -aqF 'vermagic=$(RELEASE) ' module/twheel.ko || \
+		$(KBUILD) -s clean
 	$(KBUILD) modules
 
 twheelctl:
 	$(MAKE) -s -C tools/twheelctl OUTPUT=$(CURDIR)/build
 
+# Whatever the umask, others can read what they are to use.
 install: all
-	$(KBUILD) INSTALL_MOD_PATH=$(DESTDIR) modules_install
-	$(if $(DESTDIR),,depmod -a $(shell $(MAKE) -s -C $(KDIR) kernelrelease))
-	install -D -m 755 build/twheelctl $(DESTDIR)$(PREFIX)/bin/twheelctl
+	$(if $(DEST),,@$(DEPMOD) -V >/dev/null 2>&1 || { \
+		echo 'No depmod: install kmod. Nothing was installed' >&2; exit 1; })
+	@umask 022; $(MAKE) --no-print-directory install_files || { \
+		echo 'Not everything was installed' >&2; exit 1; }
+
+install_files:
+	install -D -m 755 build/twheelctl $(DEST)$(PREFIX)/bin/twheelctl
 	install -D -m 644 Documentation/twheelctl.1 \
-		$(DESTDIR)$(PREFIX)/share/man/man1/twheelctl.1
-	install -D -m 644 uapi/linux/twheel.h $(DESTDIR)$(PREFIX)/include/linux/twheel.h
+		$(DEST)$(PREFIX)/share/man/man1/twheelctl.1
+	install -D -m 644 uapi/linux/twheel.h $(DEST)$(PREFIX)/include/linux/twheel.h
 	install -D -m 644 tools/install/twheel.conf \
-		$(DESTDIR)$(PREFIX)/share/doc/twheel/modules-load.d/twheel.conf
+		$(DEST)$(PREFIX)/share/doc/twheel/modules-load.d/twheel.conf
 	install -D -m 644 tools/install/70-twheel.rules \
-		$(DESTDIR)/etc/udev/rules.d/70-twheel.rules
+		$(DEST)/etc/udev/rules.d/70-twheel.rules
+	rm -rf $(MODULES)
+	$(MODULES_INSTALL)
+	chmod -R u=rwX,go=rX $(MODULES)
+	$(if $(DEST),,$(DEPMOD) -a $(RELEASE))
 
 run:
 	tools/setup run
@@ -152,6 +180,6 @@ clean:
 	rm -rf build
 	if [ -e $(KDIR)/Makefile ]; then $(KBUILD) clean; fi
 
-.PHONY: all help modules twheelctl install run shell test test-all test-debug check-host \
-	bench bench-bars bench-kernel bench-user bench-host selftests kselftest kunit \
-	coverage mutate fuzz fuzz-host check-tools lint clean
+.PHONY: all help modules twheelctl install install_files run shell test \
+	test-all test-debug check-host bench bench-bars bench-kernel bench-user bench-host \
+	selftests kselftest kunit coverage mutate fuzz fuzz-host check-tools lint clean

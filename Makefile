@@ -18,8 +18,10 @@ KBUILD = $(MAKE) -C $(KDIR) M=$(CURDIR) CONFIG_TWHEEL=m
 
 # What the kernel of KDIR says of itself in "uname -r" and in its modules' vermagic.
 # "make kernelrelease" and kernel.release have another name in Debian's headers for 6.1.
-RELEASE = $(shell sed -n 's/^.define UTS_RELEASE "\(.*\)"/\1/p' \
-		$(KDIR)/include/generated/utsrelease.h 2>/dev/null)
+# Where the headers are gone, their path tells it.
+RELEASE = $(or $(shell sed -n 's/^.define UTS_RELEASE "\(.*\)"/\1/p' \
+		$(KDIR)/include/generated/utsrelease.h 2>/dev/null),$(patsubst \
+	/lib/modules/%/build,%,$(filter /lib/modules/%/build,$(KDIR))))
 # Absolute, as Kbuild works in KDIR. "/" is this machine, as nothing is.
 DEST = $(filter-out /,$(abspath $(DESTDIR)))
 # A directory of our own: all that is in it can be removed.
@@ -40,6 +42,7 @@ help:
 	@echo '                       KDIR=DIR: for the kernel whose build directory this is'
 	@echo '  sudo make install    install both, the header, man pages, the udev rule'
 	@echo '                       DESTDIR=DIR, PREFIX=DIR: elsewhere'
+	@echo '  sudo make uninstall  remove that again; with the same KDIR, DESTDIR, PREFIX'
 	@echo '  make run             a day in the life of a service, in a virtual machine'
 	@echo '  make shell           a prompt in that machine'
 	@echo 'For developers:'
@@ -83,7 +86,8 @@ install: all
 	$(if $(DEST),,@$(DEPMOD) -V >/dev/null 2>&1 || { \
 		echo 'No depmod: install kmod. Nothing was installed' >&2; exit 1; })
 	@umask 022; $(MAKE) --no-print-directory install_files || { \
-		echo 'Not everything was installed' >&2; exit 1; }
+		echo 'Not everything was installed: "make uninstall" removes what was' >&2; \
+		exit 1; }
 
 install_files:
 	install -D -m 755 build/twheelctl $(DEST)$(PREFIX)/bin/twheelctl
@@ -98,6 +102,19 @@ install_files:
 	$(MODULES_INSTALL)
 	chmod -R u=rwX,go=rX $(MODULES)
 	$(if $(DEST),,$(DEPMOD) -a $(RELEASE))
+
+uninstall:
+	$(if $(RELEASE),,@echo 'No kernel headers in $(KDIR): say KDIR=DIR' >&2; exit 1)
+	rm -rf $(MODULES)
+	rm -f $(DEST)/etc/udev/rules.d/70-twheel.rules \
+		$(DEST)$(PREFIX)/share/doc/twheel/modules-load.d/twheel.conf \
+		$(DEST)$(PREFIX)/include/linux/twheel.h \
+		$(DEST)$(PREFIX)/share/man/man1/twheelctl.1 $(DEST)$(PREFIX)/bin/twheelctl
+	@rmdir $(MODULES:/twheel=) $(DEST)$(PREFIX)/share/doc/twheel/modules-load.d \
+		$(DEST)$(PREFIX)/share/doc/twheel 2>/dev/null || :
+	$(if $(DEST),,@! grep -qs '^twheel ' /proc/modules || \
+		echo 'The module is still loaded: "rmmod twheel" unloads it')
+	$(if $(DEST),,[ ! -d /lib/modules/$(RELEASE) ] || $(DEPMOD) -a $(RELEASE))
 
 run:
 	tools/setup run
@@ -180,6 +197,6 @@ clean:
 	rm -rf build
 	if [ -e $(KDIR)/Makefile ]; then $(KBUILD) clean; fi
 
-.PHONY: all help modules twheelctl install install_files run shell test \
+.PHONY: all help modules twheelctl install install_files uninstall run shell test \
 	test-all test-debug check-host bench bench-bars bench-kernel bench-user bench-host \
 	selftests kselftest kunit coverage mutate fuzz fuzz-host check-tools lint clean

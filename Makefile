@@ -65,7 +65,7 @@ help:
 	@echo '  make bench-user      the device and what programs use instead:'
 	@echo '                       BENCH="--icount --n 10000 --peers twheel,timerfd"'
 	@echo '  make bench-host      the wheel alone, in user space'
-	@echo '  make check-tools     tests of twheelctl and of the runner'
+	@echo '  make check-tools     tests of twheelctl, the runner and "make install"'
 	@echo '  make lint            static checks: checkpatch, sparse, clang, coccinelle ...'
 	@echo '  make clean'
 
@@ -189,6 +189,7 @@ build/tsc_khz: bench/tsc_khz.c
 check-tools:
 	$(MAKE) -s -C tools/twheelctl check OUTPUT=$(CURDIR)/build
 	tools/vm/test
+	tools/install/test
 
 lint:
 	tools/lint

@@ -126,7 +126,7 @@ static u64 peer_run(u64 until)
 	u64 at;
 
 	do {
-		at = tw_tick_ns(e, tw_next_bound(e));
+		at = tw_tick_ns(e, wheel_next_bound(&e->wheel));
 		tw_engine_advance(e, clamp(at, e->manual_ns, until));
 		do {
 			tw_engine_read(e, TW_READ_BATCH, take_events, NULL, &rest);

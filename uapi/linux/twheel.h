@@ -352,7 +352,9 @@ struct twheel_event {
  * Returns how many entries were tried, each with its own @res; a bad entry does
  * not stop the rest. What cannot be read and written back is not tried. Errors:
  * EINVAL, E2BIG, ENOMEM; EFAULT if that is so of the first entry; after a fault or a
- * signal later on the count so far is returned, and what was done stays done. If
+ * signal later on the count so far is returned, and what was done stays done. Nor does
+ * a signal have to be handled for that: work that an io_uring has for the thread is
+ * one. So submit what is left, until all of it was tried or a call fails. If
  * another thread takes the memory away during the call, up to 64 entries beyond that
  * count may have been done too.
  */

@@ -80,6 +80,10 @@ FIELD_IS(twheel_submit, ops, 8, 8);
 FIELD_IS(twheel_submit, nr, 16, 4);
 FIELD_IS(twheel_submit, pad, 20, 4);
 
+SIZE_IS(twheel_command, 16);
+FIELD_IS(twheel_command, arg, 0, 8);
+FIELD_IS(twheel_command, resv, 8, 8);
+
 SIZE_IS(twheel_next, 16);
 FIELD_IS(twheel_next, size, 0, 4);
 FIELD_IS(twheel_next, flags, 4, 4);

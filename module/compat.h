@@ -72,4 +72,33 @@ static inline s64 tw_timens_offset_ns(clockid_t clockid)
 	return timespec64_to_ns(&ts);
 }
 
+/*
+ * Commands of an io_uring. What stands in the entry of the submission queue, as a pointer
+ * to @type: that memory is shared with user space.
+ */
+#if __has_include("linux/io_uring/cmd.h")
+#include <linux/io_uring/cmd.h>
+#ifdef io_uring_sqe_cmd
+#define tw_uring_payload(command, type) io_uring_sqe_cmd((command)->sqe, type)
+#else
+#define tw_uring_payload(command, type) ((const type *)io_uring_sqe_cmd((command)->sqe))
+#endif
+#else
+#include <linux/io_uring.h>
+#define tw_uring_payload(command, type) ((const type *)(command)->cmd)
+#define TW_URING_POSTS_RESULT
+#endif
+
+/* To be returned by a command. Old kernels take a result above 0 for a failure. */
+static inline int tw_uring_answer(struct io_uring_cmd *cmd, int ret,
+				  unsigned int issue_flags)
+{
+#ifdef TW_URING_POSTS_RESULT
+	io_uring_cmd_done(cmd, ret, 0, issue_flags);
+	return -EIOCBQUEUED;
+#else
+	return ret;
+#endif
+}
+
 #endif /* TWHEEL_COMPAT_H */

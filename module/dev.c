@@ -501,6 +501,32 @@ static long tw_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	}
 }
 
+static int tw_do_uring_cmd(struct io_uring_cmd *cmd)
+{
+	const struct twheel_command *shared = tw_uring_payload(cmd, struct twheel_command);
+	struct twheel_command command = {
+		.arg = READ_ONCE(shared->arg),
+		.resv = READ_ONCE(shared->resv),
+	};
+
+	if (cmd->cmd_op != TWHEEL_IOC_SUBMIT)
+		return -ENOTTY;
+	if (!(cmd->file->f_mode & FMODE_WRITE))
+		return -EBADF;
+	if (command.resv || cmd->flags & IORING_URING_CMD_FIXED)
+		return -EINVAL;
+	return tw_ioctl_submit(cmd->file->private_data, u64_to_user_ptr(command.arg));
+}
+
+/*
+ * Is answered at once, whether or not it may sleep: it does so for memory alone, as does
+ * the io_uring itself when it takes an entry in.
+ */
+static int tw_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
+{
+	return tw_uring_answer(cmd, tw_do_uring_cmd(cmd), issue_flags);
+}
+
 static ssize_t tw_read_iter(struct kiocb *iocb, struct iov_iter *to)
 {
 	struct file *file = iocb->ki_filp;
@@ -597,6 +623,7 @@ static const struct file_operations tw_fops = {
 	.poll		= tw_poll,
 	.unlocked_ioctl	= tw_ioctl,
 	.compat_ioctl	= compat_ptr_ioctl,
+	.uring_cmd	= tw_uring_cmd,
 	.show_fdinfo	= tw_show_fdinfo,
 };
 

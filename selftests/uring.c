@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * uring.c - io_uring: reads and multishot polls of the descriptor, and multishot reads
+ * uring.c - io_uring: reads, multishot polls, multishot reads and commands
  *
  * Built where liburing is. Skipped where the kernel has io_uring switched off; what only
  * newer kernels have is skipped on older ones. Each test is done with a ring that one
@@ -124,15 +124,86 @@ TEST_F(uring, a_multishot_poll_tells_of_each_firing)
 	}
 }
 
-/* Arming is done by SUBMIT; there is no command of the ring for it. */
-TEST_F(uring, a_command_of_the_ring_is_eopnotsupp)
+/* Commands: SUBMIT without a call of its own */
+static struct io_uring_sqe *prep_command(struct io_uring *ring, int fd, __u32 cmd_op,
+					 const struct twheel_submit *arg, __u64 resv)
+{
+	struct twheel_command command = { .arg = (uintptr_t)arg, .resv = resv };
+	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+
+	io_uring_prep_rw(IORING_OP_URING_CMD, sqe, fd, NULL, 0, cmd_op);
+	memcpy((char *)sqe + offsetof(struct io_uring_sqe, cmd), &command, sizeof(command));
+	return sqe;
+}
+
+static int run_command(struct io_uring *ring, int fd, __u32 cmd_op,
+		       const struct twheel_submit *arg, __u64 resv)
 {
 	unsigned int flags;
 
-	io_uring_prep_rw(IORING_OP_URING_CMD, io_uring_get_sqe(&self->ring), self->fd,
-			 NULL, 0, TWHEEL_IOC_SUBMIT);
-	ASSERT_EQ(1, io_uring_submit(&self->ring));
-	EXPECT_EQ(-EOPNOTSUPP, completion(&self->ring, &flags));
+	prep_command(ring, fd, cmd_op, arg, resv);
+	return io_uring_submit(ring) == 1 ? completion(ring, &flags) : -EPROTO;
+}
+
+TEST_F(uring, a_command_does_what_submit_does)
+{
+	static struct twheel_op ops[300];
+	struct twheel_submit arg = {
+		.size = sizeof(arg),
+		.ops = (uintptr_t)ops,
+		.nr = ARRAY_SIZE(ops),
+	};
+	__u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(ops); i++)
+		ops[i] = tw_entry(TW_HOUR, i);
+	ops[7].resv = 1;
+	ASSERT_EQ((int)ARRAY_SIZE(ops),
+		  run_command(&self->ring, self->fd, TWHEEL_IOC_SUBMIT, &arg, 0));
+	EXPECT_EQ(-EINVAL, ops[7].res);
+	EXPECT_EQ(ARRAY_SIZE(ops) - 1, tw_armed(self->fd));
+	for (i = 0; i < ARRAY_SIZE(ops); i++)
+		if (i != 7)
+			ASSERT_EQ(TWHEEL_F_ARMED, tw_state(self->fd, ops[i].id));
+}
+
+TEST_F(uring, a_read_that_is_linked_to_a_command_has_its_records)
+{
+	struct twheel_op op = tw_entry(0, 7);
+	struct twheel_submit arg = {
+		.size = sizeof(arg),
+		.ops = (uintptr_t)&op,
+		.nr = 1,
+	};
+	unsigned int flags;
+
+	prep_command(&self->ring, self->fd, TWHEEL_IOC_SUBMIT, &arg, 0)->flags = IOSQE_IO_LINK;
+	io_uring_prep_read(io_uring_get_sqe(&self->ring), self->fd, self->ev,
+			   sizeof(self->ev), 0);
+	ASSERT_EQ(2, io_uring_submit(&self->ring));
+	EXPECT_EQ(1, completion(&self->ring, &flags));
+	EXPECT_EQ((int)sizeof(*self->ev), completion(&self->ring, &flags));
+	EXPECT_EQ(7, self->ev[0].user_data);
+}
+
+TEST_F(uring, a_command_fails_as_submit_does)
+{
+	struct twheel_op op = tw_entry(TW_HOUR, 0);
+	struct twheel_submit arg = {
+		.size = sizeof(arg),
+		.ops = (uintptr_t)&op,
+		.nr = 1,
+	};
+	int fd = open(TW_DEVICE, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+
+	EXPECT_EQ(-EBADF, run_command(&self->ring, fd, TWHEEL_IOC_SUBMIT, &arg, 0));
+	EXPECT_EQ(-ENOTTY, run_command(&self->ring, self->fd, TWHEEL_IOC_ARM, &arg, 0));
+	EXPECT_EQ(-EINVAL, run_command(&self->ring, self->fd, TWHEEL_IOC_SUBMIT, &arg, 1));
+	EXPECT_EQ(-EFAULT, run_command(&self->ring, self->fd, TWHEEL_IOC_SUBMIT, NULL, 0));
+	arg.flags = 1;
+	EXPECT_EQ(-EINVAL, run_command(&self->ring, self->fd, TWHEEL_IOC_SUBMIT, &arg, 0));
+	EXPECT_EQ(0, tw_armed(self->fd));
+	close(fd);
 }
 
 /* Multishot reads */

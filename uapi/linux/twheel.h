@@ -367,6 +367,21 @@ struct twheel_submit {
 };
 
 /**
+ * struct twheel_command - SUBMIT by an io_uring: what stands in &io_uring_sqe.cmd
+ * @arg:  in: address of a struct twheel_submit
+ * @resv: must be 0
+ *
+ * For an entry of opcode IORING_OP_URING_CMD whose @cmd_op is TWHEEL_IOC_SUBMIT. Its
+ * result is that of the ioctl, and it is complete when the entry has been submitted, so
+ * that what is in the entry and in the struct need not live longer. EOPNOTSUPP: this
+ * kernel or this module has no commands. ENOTTY: no such command.
+ */
+struct twheel_command {
+	__aligned_u64 arg;
+	__aligned_u64 resv;
+};
+
+/**
  * struct twheel_next - TWHEEL_IOC_NEXT: when the wheel fires next
  * @size:       in: sizeof of the caller's struct, at least 16
  * @flags:      must be 0

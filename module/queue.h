@@ -36,7 +36,7 @@ struct tw_queue_block {
 
 /* The place of a timer is a block and a place in it, packed into 32 bits. */
 #define TW_QUEUE_POS_BITS	5
-#define TW_QUEUE_SHIFT		5
+#define TW_QUEUE_SHIFT		3
 #define TW_QUEUE_CHUNK_BLOCKS	(1U << TW_QUEUE_SHIFT)
 #define TW_QUEUE_CHUNK_SIZE	(TW_QUEUE_CHUNK_BLOCKS * sizeof(struct tw_queue_block))
 

@@ -2236,11 +2236,11 @@ static void who_has_taken_much_waits_for_as_long_again(struct kunit *test)
 	local_bh_disable();
 	begin_ns = ktime_get_ns();
 	for (i = 0; i < 10; i++)
-		tw_share_charge(shares, begin_ns + i * NSEC_PER_SEC, NSEC_PER_SEC);
+		tw_share_charge(shares, begin_ns + i * NSEC_PER_MSEC, NSEC_PER_MSEC);
 	free_at_ns = this_cpu_ptr(shares)->free_at_ns;
 	wait_ns = tw_share_wait_ns(shares);
 	local_bh_enable();
-	KUNIT_EXPECT_EQ(test, free_at_ns, begin_ns + 20 * (NSEC_PER_SEC + TW_ENTRY_NS));
+	KUNIT_EXPECT_EQ(test, free_at_ns, begin_ns + 20 * (NSEC_PER_MSEC + TW_ENTRY_NS));
 	KUNIT_EXPECT_GT(test, wait_ns, TW_CREDIT_NS);
 	free_percpu(shares);
 }
@@ -2258,6 +2258,19 @@ static void what_was_long_ago_is_paid_for(struct kunit *test)
 	free_percpu(shares);
 }
 
+static void a_machine_that_stood_still_is_not_charged_for(struct kunit *test)
+{
+	struct tw_share __percpu *shares = shares_new(test);
+	u64 free_at_ns;
+
+	local_bh_disable();
+	tw_share_charge(shares, NSEC_PER_SEC, HOUR);
+	free_at_ns = this_cpu_ptr(shares)->free_at_ns;
+	local_bh_enable();
+	KUNIT_EXPECT_EQ(test, free_at_ns, NSEC_PER_SEC + 2 * (TW_TOOK_MAX_NS + TW_ENTRY_NS));
+	free_percpu(shares);
+}
+
 /* The time of each costs as many times more as there are who have to pay. */
 static void of_many_who_flood_each_pays_for_all(struct kunit *test)
 {
@@ -2271,12 +2284,12 @@ static void of_many_who_flood_each_pays_for_all(struct kunit *test)
 	for (round = 0; round < 4; round++) {
 		for (i = 0; i < 3; i++) {
 			before_ns = this_cpu_ptr(shares[i])->free_at_ns;
-			tw_share_charge(shares[i], now_ns, NSEC_PER_SEC);
+			tw_share_charge(shares[i], now_ns, NSEC_PER_MSEC);
 			paid_ns = this_cpu_ptr(shares[i])->free_at_ns - before_ns;
 		}
 	}
 	local_bh_enable();
-	KUNIT_EXPECT_EQ(test, paid_ns, 3 * 2 * (NSEC_PER_SEC + TW_ENTRY_NS));
+	KUNIT_EXPECT_EQ(test, paid_ns, 3 * 2 * (NSEC_PER_MSEC + TW_ENTRY_NS));
 	for (i = 0; i < 3; i++)
 		free_percpu(shares[i]);
 }
@@ -2404,6 +2417,7 @@ static struct kunit_case engine_cases[] = {
 	KUNIT_CASE(who_has_not_taken_much_does_not_wait),
 	KUNIT_CASE(who_has_taken_much_waits_for_as_long_again),
 	KUNIT_CASE(what_was_long_ago_is_paid_for),
+	KUNIT_CASE(a_machine_that_stood_still_is_not_charged_for),
 	KUNIT_CASE(of_many_who_flood_each_pays_for_all),
 	KUNIT_CASE(a_wheel_is_not_woken_before_its_user_may_have_the_cpu),
 	{}

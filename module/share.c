@@ -29,6 +29,12 @@
 /* The interrupt and the softirq that lead to a pass, which it cannot measure. */
 #define TW_ENTRY_NS	(2 * NSEC_PER_USEC)
 
+/*
+ * The work of a pass is bounded. What took longer was not the CPU at work, but a virtual
+ * machine that stood still, or a thread that was preempted.
+ */
+#define TW_TOOK_MAX_NS	(10 * NSEC_PER_MSEC)
+
 /* A window of 8 ms. */
 #define TW_WINDOW_SHIFT	23
 
@@ -87,14 +93,12 @@ u64 tw_share_wait_ns(struct tw_share __percpu *shares)
  * @begin_ns: since when, CLOCK_MONOTONIC of the host
  * @took_ns:  for how long
  *
- * Where softirqs are threads @took_ns includes what preempted them. That is charged to
- * the user too, as it cannot be told apart.
  */
 void tw_share_charge(struct tw_share __percpu *shares, u64 begin_ns, u64 took_ns)
 {
 	struct tw_share *share = this_cpu_ptr(shares);
 	u32 crowd = tw_share_crowd(share, begin_ns);
 
-	share->free_at_ns = max(share->free_at_ns, begin_ns) +
-			    2 * crowd * (took_ns + TW_ENTRY_NS);
+	took_ns = min_t(u64, took_ns, TW_TOOK_MAX_NS) + TW_ENTRY_NS;
+	share->free_at_ns = max(share->free_at_ns, begin_ns) + 2 * crowd * took_ns;
 }

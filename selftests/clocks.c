@@ -4,6 +4,7 @@
  * wall clock may be set, and an idle wheel sleeps.
  */
 #include <sched.h>
+#include <sys/timex.h>
 
 #include "twheel_test.h"
 
@@ -569,6 +570,54 @@ TEST_F(clock_set, backward_while_a_periodic_record_waits_gives_no_overrun)
 	EXPECT_EQ(first, ev.expires_ns);
 	EXPECT_EQ(0, ev.overrun);
 	EXPECT_EQ(-EAGAIN, tw_read(self->fd, &ev, 1));
+}
+
+/* TAI is also set by itself, which the wall clock takes no part in. */
+FIXTURE(tai)
+{
+	int fd;
+};
+
+FIXTURE_SETUP(tai)
+{
+	struct timex tx = { .modes = ADJ_TAI };
+
+	self->fd = -1;
+	if (adjtimex(&tx) < 0)
+		SKIP(return, "the offset of TAI may not be set");
+	self->fd = tw_wheel(CLOCK_TAI, TW_TICK_MIN, 0);
+	ASSERT_LE(0, self->fd);
+}
+
+FIXTURE_TEARDOWN(tai)
+{
+	struct timex tx = { .modes = ADJ_TAI };
+
+	adjtimex(&tx);
+	close(self->fd);
+}
+
+/* Without high resolution nobody but the module sees to it. */
+TEST_F(tai, a_timer_that_its_offset_makes_due_fires)
+{
+	struct timex tx = { .modes = ADJ_TAI, .constant = 7200 };
+
+	ASSERT_NE(0, tw_arm(self->fd, tw_clock(CLOCK_TAI) + TW_HOUR, 0));
+	ASSERT_LE(0, adjtimex(&tx));
+	EXPECT_EQ(POLLIN, tw_poll_for(self->fd, POLLIN, 20000));
+}
+
+TEST_F(tai, a_timer_that_its_offset_puts_off_is_not_early)
+{
+	struct timex tx = { .modes = ADJ_TAI, .constant = 2 };
+	__u64 expires;
+
+	ASSERT_LE(0, adjtimex(&tx));
+	expires = tw_clock(CLOCK_TAI) + TW_NSEC;
+	ASSERT_NE(0, tw_arm(self->fd, expires, 0));
+	tx.constant = 0;
+	ASSERT_LE(0, adjtimex(&tx));
+	EXPECT_EQ(NULL, one_record(self->fd, CLOCK_TAI, expires));
 }
 
 TEST_F(clock_set, a_monotonic_timer_takes_no_notice)

@@ -3,6 +3,7 @@
  * moderation.c - wake_batch and wake_delay_ns: when readers learn of records
  */
 #include <sys/epoll.h>
+#include <sys/timex.h>
 
 #include "twheel_test.h"
 
@@ -11,17 +12,22 @@
 #define DELAY	(100 * TICK)
 #define ROOM	16
 
-static long setup_moderated(int fd, __u32 clockid, __u32 batch, __u64 delay)
+static long setup_with_tick(int fd, __u32 clockid, __u64 tick, __u32 batch, __u64 delay)
 {
 	struct twheel_setup setup = {
 		.size = sizeof(setup),
 		.clockid = clockid,
-		.tick_ns = TICK,
+		.tick_ns = tick,
 		.wake_batch = batch,
 		.wake_delay_ns = delay,
 	};
 
 	return tw_ioctl(fd, TWHEEL_IOC_SETUP, &setup);
+}
+
+static long setup_moderated(int fd, __u32 clockid, __u32 batch, __u64 delay)
+{
+	return setup_with_tick(fd, clockid, TICK, batch, delay);
 }
 
 FIXTURE(moderation)
@@ -195,6 +201,136 @@ TEST(once_read_no_hrtimer_waits_for_the_delay)
 	ASSERT_EQ(1, tw_discard(fd));
 	EXPECT_EQ(TWHEEL_NEVER, tw_counter(fd, "next_wake_ns"));
 	close(fd);
+}
+
+/* The delay is "at the latest", however coarse the tick is. */
+TEST(a_delay_below_the_tick_is_not_rounded_up)
+{
+	const __u64 begin = 5 * TW_TICK_MAX + TW_TICK_MAX / 3;
+	int fd = tw_open(O_NONBLOCK);
+
+	ASSERT_EQ(0, setup_with_tick(fd, TWHEEL_CLOCK_MANUAL, TW_TICK_MAX, BATCH, TW_MSEC));
+	ASSERT_EQ(0, tw_advance(fd, begin));
+	ASSERT_NE(0, tw_arm(fd, begin, 0));
+	ASSERT_EQ(0, tw_advance(fd, begin + TW_MSEC - 1));
+	ASSERT_EQ(0, tw_poll(fd));
+	ASSERT_EQ(0, tw_advance(fd, begin + TW_MSEC));
+	EXPECT_EQ(POLLIN | POLLRDNORM, tw_poll(fd));
+	close(fd);
+}
+
+TEST(a_delay_of_some_ticks_is_not_rounded_up)
+{
+	const __u64 begin = 5 * TW_TICK_MAX + TW_TICK_MAX / 3, delay = 3 * TW_TICK_MAX + 1;
+	int fd = tw_open(O_NONBLOCK);
+
+	ASSERT_EQ(0, setup_with_tick(fd, TWHEEL_CLOCK_MANUAL, TW_TICK_MAX, BATCH, delay));
+	ASSERT_EQ(0, tw_advance(fd, begin));
+	ASSERT_NE(0, tw_arm(fd, begin, 0));
+	ASSERT_EQ(0, tw_advance(fd, begin + delay - 1));
+	ASSERT_EQ(0, tw_poll(fd));
+	ASSERT_EQ(0, tw_advance(fd, begin + delay));
+	EXPECT_EQ(POLLIN | POLLRDNORM, tw_poll(fd));
+	close(fd);
+}
+
+TEST(on_a_kernel_clock_the_delay_is_not_rounded_up_to_the_tick)
+{
+	const __u64 delay = 100 * TW_NSEC;
+	int fd = tw_open(O_NONBLOCK);
+	__u64 before, wake;
+
+	ASSERT_EQ(0, setup_with_tick(fd, CLOCK_MONOTONIC, TW_TICK_MAX, BATCH, delay));
+	before = tw_clock(CLOCK_MONOTONIC);
+	ASSERT_NE(0, tw_arm(fd, 0, 0));
+	wake = tw_counter(fd, "next_wake_ns");
+	EXPECT_LE(before + delay, wake);
+	EXPECT_GE(tw_clock(CLOCK_MONOTONIC) + delay, wake);
+	close(fd);
+}
+
+/* The delay is a duration: a clock that is set does not move its end (P35). */
+FIXTURE(moderated_clock)
+{
+	int fd;
+	__u64 offset;		/* wall clock less monotonic clock */
+};
+
+FIXTURE_VARIANT(moderated_clock)
+{
+	clockid_t clockid;
+};
+
+FIXTURE_VARIANT_ADD(moderated_clock, realtime)
+{
+	.clockid = CLOCK_REALTIME,
+};
+
+FIXTURE_VARIANT_ADD(moderated_clock, tai)
+{
+	.clockid = CLOCK_TAI,
+};
+
+static bool set_wall_clock(__u64 ns)
+{
+	struct timespec ts = {
+		.tv_sec = ns / TW_NSEC,
+		.tv_nsec = ns % TW_NSEC,
+	};
+
+	return !clock_settime(CLOCK_REALTIME, &ts);
+}
+
+static bool move_wall_clock(__s64 by)
+{
+	return set_wall_clock(tw_clock(CLOCK_REALTIME) + by);
+}
+
+static bool set_tai(long seconds)
+{
+	struct timex tx = {
+		.modes = ADJ_TAI,
+		.constant = seconds,
+	};
+
+	return adjtimex(&tx) >= 0;
+}
+
+FIXTURE_SETUP(moderated_clock)
+{
+	self->fd = -1;
+	self->offset = tw_clock(CLOCK_REALTIME) - tw_clock(CLOCK_MONOTONIC);
+	if (!move_wall_clock(0) || !set_tai(3600))
+		SKIP(return, "the wall clock may not be set");
+	self->fd = tw_open(O_NONBLOCK);
+	ASSERT_LE(0, self->fd);
+	ASSERT_EQ(0, setup_moderated(self->fd, variant->clockid, BATCH, 200 * TW_MSEC));
+	ASSERT_NE(0, tw_arm(self->fd, 0, 0));
+}
+
+FIXTURE_TEARDOWN(moderated_clock)
+{
+	set_tai(0);
+	set_wall_clock(tw_clock(CLOCK_MONOTONIC) + self->offset);
+	close(self->fd);
+}
+
+TEST_F(moderated_clock, a_set_backward_does_not_put_off_the_wake_up)
+{
+	ASSERT_TRUE(move_wall_clock(-(__s64)TW_HOUR));
+	EXPECT_TRUE(tw_wait_readable(self->fd));
+}
+
+TEST_F(moderated_clock, a_set_forward_does_not_lose_the_wake_up)
+{
+	ASSERT_TRUE(move_wall_clock(TW_HOUR));
+	EXPECT_TRUE(tw_wait_readable(self->fd));
+}
+
+TEST_F(moderated_clock, an_offset_of_tai_does_not_put_off_the_wake_up)
+{
+	ASSERT_TRUE(set_tai(0));
+	EXPECT_TRUE(tw_wait_readable(self->fd));
 }
 
 TEST_HARNESS_MAIN

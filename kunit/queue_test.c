@@ -13,7 +13,7 @@
  * @w:     has the timers
  * @ts:    finds them
  * @q:     the queue
- * @order: the timers of @q, the first first
+ * @order: the timers of @q, in the order in which they came
  * @nr:    how many
  * @in:    timers that are in it
  */

@@ -324,20 +324,20 @@ TEST_F(drain, a_fault_at_once_leaves_all_timers_alone)
 
 TEST_F(drain, memory_that_was_never_touched_will_do)
 {
-	size_t size = LARGE * sizeof(struct twheel_op);
+	long nr = tw_many(LARGE), i;
+	size_t size = nr * sizeof(struct twheel_op);
 	struct twheel_op *ops = mmap(NULL, size, PROT_READ | PROT_WRITE,
 				     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	int fd = tw_wheel(TWHEEL_CLOCK_MANUAL, 0, LARGE);
+	int fd = tw_wheel(TWHEEL_CLOCK_MANUAL, 0, nr);
 	struct tw_bitmap seen;
-	long i;
 
 	ASSERT_NE(MAP_FAILED, ops);
 	ASSERT_LE(0, fd);
-	ASSERT_TRUE(tw_bitmap_init(&seen, LARGE));
-	for (i = 0; i < LARGE; i++)
+	ASSERT_TRUE(tw_bitmap_init(&seen, nr));
+	for (i = 0; i < nr; i++)
 		ASSERT_NE(0, tw_arm(fd, TW_HOUR + i * TW_MSEC, i));
-	ASSERT_EQ(LARGE, tw_drain(fd, ops, LARGE));
-	for (i = 0; i < LARGE; i++)
+	ASSERT_EQ(nr, tw_drain(fd, ops, nr));
+	for (i = 0; i < nr; i++)
 		ASSERT_TRUE(tw_bitmap_add(&seen, ops[i].user_data));
 	munmap(ops, size);
 	free(seen.bits);
@@ -383,6 +383,7 @@ TEST_F(drain, no_wake_up_is_left_programmed)
 struct scene {
 	int fd;
 	bool stop;		/* atomic */
+	__u32 per_thread;
 	__u8 fates[THREADS][PER_THREAD];	/* atomic */
 	long error;		/* atomic */
 };
@@ -403,7 +404,7 @@ static void has_fate(struct scene *scene, __u64 user_data)
 {
 	__u64 thread = user_data >> SERIAL_SHIFT, serial = (__u32)user_data;
 
-	if (thread >= THREADS || serial >= PER_THREAD ||
+	if (thread >= THREADS || serial >= scene->per_thread ||
 	    __atomic_fetch_add(&scene->fates[thread][serial], 1, __ATOMIC_RELAXED))
 		fail(scene, -EPROTO);
 }
@@ -415,7 +416,7 @@ static void *arm_and_cancel(void *arg)
 	struct twheel_op op;
 	long ret;
 
-	for (i = 0; i < PER_THREAD; i++) {
+	for (i = 0; i < p->scene->per_thread; i++) {
 		__u64 slot = tw_random_below(&seed, 16);
 
 		op = tw_op(tw_random_below(&seed, 3) ? TW_HOUR :
@@ -499,9 +500,11 @@ TEST(a_timer_is_drained_or_read_or_cancelled_and_but_once)
 	struct scene *scene = calloc(1, sizeof(*scene));
 	struct player p[THREADS + 3] = { { 0 } };
 	__u64 missing = 0;
-	int i, j;
+	__u32 j;
+	int i;
 
 	ASSERT_NE(NULL, scene);
+	scene->per_thread = tw_many(PER_THREAD);
 	scene->fd = tw_wheel(CLOCK_MONOTONIC, TW_TICK_MIN, 5000);
 	ASSERT_LE(0, scene->fd);
 	for (i = 0; i < THREADS + 3; i++) {
@@ -522,13 +525,13 @@ TEST(a_timer_is_drained_or_read_or_cancelled_and_but_once)
 	read_on(&p[THREADS + 2]);
 	EXPECT_EQ(0, scene->error);
 	for (i = 0; i < THREADS; i++)
-		for (j = 0; j < PER_THREAD; j++)
+		for (j = 0; j < scene->per_thread; j++)
 			missing += scene->fates[i][j] != 1;
 	EXPECT_EQ(0, missing);
 	EXPECT_EQ(0, tw_armed(scene->fd));
 	EXPECT_EQ(0, tw_ready(scene->fd));
 	EXPECT_EQ(TWHEEL_NEVER, tw_counter(scene->fd, "next_wake_ns"));
-	EXPECT_EQ(THREADS * PER_THREAD, tw_counter(scene->fd, "arms"));
+	EXPECT_EQ(THREADS * scene->per_thread, tw_counter(scene->fd, "arms"));
 	close(scene->fd);
 	free(scene);
 }

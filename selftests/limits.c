@@ -177,7 +177,7 @@ static void *grab(void *arg)
 	long ret = 0;
 	int round, i, n;
 
-	for (round = 0; round < 2000; round++) {
+	for (round = 0; round < (int)tw_many(2000); round++) {
 		for (n = 0; n < 16; n++) {
 			ret = tw_arm_id(g->fd, TW_HOUR, 0, &id[n]);
 			if (ret)

@@ -376,7 +376,7 @@ TEST(a_walk_among_others_sees_what_stays_once)
 	bool stop = false;
 	__u64 seed = 1;
 	long ret = 0;
-	int fd = tw_manual(0), i, round;
+	int fd = tw_manual(0), rounds = tw_many(300), i, round;
 
 	ASSERT_LE(0, fd);
 	/* Holes between them, for others to come and go */
@@ -396,7 +396,7 @@ TEST(a_walk_among_others_sees_what_stays_once)
 		};
 		ASSERT_EQ(0, pthread_create(&c[i].thread, NULL, churn, &c[i]));
 	}
-	for (round = 0; round < 300 && ret >= 0; round++) {
+	for (round = 0; round < rounds && ret >= 0; round++) {
 		if (!tw_bitmap_init(&seen, STABLE))
 			break;
 		ret = walk(fd, ops, round & 1 ? ~0U : 1U + round % 40, &seen, &seed);
@@ -411,7 +411,7 @@ TEST(a_walk_among_others_sees_what_stays_once)
 		EXPECT_EQ(0, c[i].error);
 	}
 	EXPECT_LE(STABLE, ret);
-	EXPECT_EQ(300, round);
+	EXPECT_EQ(rounds, round);
 	close(fd);
 }
 

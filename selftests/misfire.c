@@ -6,7 +6,7 @@
  */
 #include "twheel_test.h"
 
-#define PERIODS		tw_env("TWHEEL_PERIODS", 1000000)
+#define PERIODS		tw_env("TWHEEL_PERIODS", tw_many(1000000))
 #define INTERVAL	1000003
 #define READ_MAX	512
 

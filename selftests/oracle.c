@@ -482,7 +482,7 @@ FIXTURE_TEARDOWN(oracle)
 
 TEST_F(oracle, random_calls_do_what_a_sorted_list_would)
 {
-	__u64 i, steps = tw_env("TWHEEL_STEPS", STEPS);
+	__u64 i, steps = tw_env("TWHEEL_STEPS", tw_many(STEPS));
 
 	for (i = 0; i < steps; i++) {
 		ASSERT_TRUE(step(self->m)) {

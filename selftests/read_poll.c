@@ -619,6 +619,7 @@ struct reader {
 	pthread_t thread;
 	int fd;
 	unsigned char *seen;	/* how often each record was read */
+	__u64 last;		/* user_data of the one that ends it */
 	__u64 records;
 	long error;
 };
@@ -631,7 +632,7 @@ static void *read_until_told(void *arg)
 
 	while ((n = tw_read(r->fd, ev, 7)) > 0) {
 		for (i = 0; i < n; i++) {
-			if (ev[i].user_data == SHARED_RECORDS)
+			if (ev[i].user_data == r->last)
 				return NULL;
 			__atomic_fetch_add(&r->seen[ev[i].user_data], 1,
 					   __ATOMIC_RELAXED);
@@ -645,29 +646,29 @@ static void *read_until_told(void *arg)
 TEST_F(rp, two_readers_share_the_records_without_loss_or_double)
 {
 	static unsigned char seen[SHARED_RECORDS];
-	struct reader r[2] = { { .fd = self->fd, .seen = seen },
-			       { .fd = self->fd, .seen = seen } };
-	__u64 i;
+	__u64 nr = tw_many(SHARED_RECORDS), i;
+	struct reader r[2] = { { .fd = self->fd, .seen = seen, .last = nr },
+			       { .fd = self->fd, .seen = seen, .last = nr } };
 
 	ASSERT_EQ(0, tw_set_blocking(self->fd));
 	for (i = 0; i < 2; i++)
 		ASSERT_EQ(0, pthread_create(&r[i].thread, NULL,
 					    read_until_told, &r[i]));
-	for (i = 0; i < SHARED_RECORDS; i++)
+	for (i = 0; i < nr; i++)
 		ASSERT_NE(0, tw_arm(self->fd, i & 3 ? 0 : TW_HOUR, i));
 	ASSERT_EQ(0, tw_advance(self->fd, TW_HOUR + TW_NSEC));
 	while (tw_ready(self->fd))
 		tw_sleep_ms(1);
 	for (i = 0; i < 2; i++) {
-		ASSERT_NE(0, tw_arm(self->fd, 0, SHARED_RECORDS));
+		ASSERT_NE(0, tw_arm(self->fd, 0, nr));
 		while (tw_ready(self->fd))
 			tw_sleep_ms(1);
 	}
 	for (i = 0; i < 2; i++)
 		ASSERT_EQ(0, pthread_join(r[i].thread, NULL));
 	EXPECT_EQ(0, r[0].error | r[1].error);
-	EXPECT_EQ(SHARED_RECORDS, r[0].records + r[1].records);
-	for (i = 0; i < SHARED_RECORDS; i++)
+	EXPECT_EQ(nr, r[0].records + r[1].records);
+	for (i = 0; i < nr; i++)
 		ASSERT_EQ(1, seen[i]);
 }
 
@@ -683,6 +684,7 @@ struct waiter {
 	pthread_t thread;
 	int fd;
 	__u32 events;
+	__u64 last;		/* user_data of the record that ends it */
 	long records;
 };
 
@@ -697,7 +699,7 @@ static void *wait_and_take(void *arg)
 	for (;;) {
 		epoll_once(ep, -1);
 		ret = tw_read(w->fd, &ev, 1);
-		if (ret == 1 && ev.user_data == ROUNDS)
+		if (ret == 1 && ev.user_data == w->last)
 			break;
 		w->records += ret == 1;
 	}
@@ -719,26 +721,27 @@ static bool taken(int fd, __u64 user_data)
 TEST_F(rp, a_wake_up_for_one_of_many_is_not_lost)
 {
 	static const __u32 events[] = { EPOLLIN, EPOLLIN | EPOLLET };
+	long rounds = tw_many(ROUNDS), records, i, j;
 	struct waiter w[WAITERS];
-	long records, i, j;
 
 	for (j = 0; j < (long)ARRAY_SIZE(events); j++) {
 		memset(w, 0, sizeof(w));
 		for (i = 0; i < WAITERS; i++) {
 			w[i].fd = self->fd;
 			w[i].events = events[j];
+			w[i].last = rounds;
 			ASSERT_EQ(0, pthread_create(&w[i].thread, NULL, wait_and_take,
 						    &w[i]));
 		}
-		for (i = 0; i < ROUNDS; i++)
+		for (i = 0; i < rounds; i++)
 			ASSERT_TRUE(taken(self->fd, i));
 		for (i = 0; i < WAITERS; i++)
-			ASSERT_TRUE(taken(self->fd, ROUNDS));
+			ASSERT_TRUE(taken(self->fd, rounds));
 		for (i = 0, records = 0; i < WAITERS; i++) {
 			ASSERT_EQ(0, pthread_join(w[i].thread, NULL));
 			records += w[i].records;
 		}
-		EXPECT_EQ(ROUNDS, records);
+		EXPECT_EQ(rounds, records);
 	}
 }
 

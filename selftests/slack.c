@@ -4,7 +4,7 @@
  */
 #include "twheel_test.h"
 
-#define TIMERS	100000
+#define TIMERS	tw_many(100000)
 #define BATCH	4096
 
 static __u64 delay_of(__u64 *seed)

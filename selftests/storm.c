@@ -242,7 +242,7 @@ TEST_F(storm, arming_in_the_past_never_starts_an_hrtimer)
 {
 	__u64 i;
 
-	for (i = 0; i < 10000; i++)
+	for (i = 0; i < tw_many(10000); i++)
 		ASSERT_NE(0, tw_arm(self->storm->fd, 1, i));
 	EXPECT_EQ(0, tw_counter(self->storm->fd, "hrtimer_starts"));
 }
@@ -286,35 +286,35 @@ static bool all_differ(__u64 *ids, size_t nr)
 TEST_F(storm, an_id_is_never_given_twice_when_a_slot_is_cancelled)
 {
 	static __u64 ids[100000];
+	size_t nr = tw_many(ARRAY_SIZE(ids)), i;
 	int fd = tw_wheel(TWHEEL_CLOCK_MANUAL, 0, 1);
-	size_t i;
 
 	ASSERT_LE(0, fd);
-	for (i = 0; i < ARRAY_SIZE(ids); i++) {
+	for (i = 0; i < nr; i++) {
 		ids[i] = tw_arm(fd, TW_HOUR, 0);
 		ASSERT_NE(0, ids[i]);
 		ASSERT_EQ(0, tw_cancel(fd, ids[i]));
 	}
-	EXPECT_TRUE(all_differ(ids, ARRAY_SIZE(ids)));
+	EXPECT_TRUE(all_differ(ids, nr));
 	close(fd);
 }
 
 TEST_F(storm, an_id_is_never_given_twice_when_a_slot_fires)
 {
 	static __u64 ids[100000];
+	size_t nr = tw_many(ARRAY_SIZE(ids)), i;
 	int fd = tw_wheel(TWHEEL_CLOCK_MANUAL, 0, 2);
 	struct twheel_event ev;
-	size_t i;
 
 	ASSERT_LE(0, fd);
-	for (i = 0; i < ARRAY_SIZE(ids); i++) {
+	for (i = 0; i < nr; i++) {
 		ids[i] = tw_arm(fd, 0, 0);
 		ASSERT_NE(0, ids[i]);
 		ASSERT_EQ(1, tw_read(fd, &ev, 1));
 		ASSERT_EQ(ids[i], ev.id);
 		ASSERT_EQ(-ENOENT, tw_cancel(fd, ids[i]));
 	}
-	EXPECT_TRUE(all_differ(ids, ARRAY_SIZE(ids)));
+	EXPECT_TRUE(all_differ(ids, nr));
 	close(fd);
 }
 

@@ -10,7 +10,7 @@
 
 #define CHUNK		64	/* entries that fit a page */
 #define LARGEST		65536
-#define ROUNDS		400
+#define ROUNDS		((int)tw_many(400))
 #define BATCH_MAX	200
 #define THREADS		4
 #define FLAGS_KNOWN	(TWHEEL_F_REL | TWHEEL_F_ARMED | TWHEEL_F_READY)

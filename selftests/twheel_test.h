@@ -495,6 +495,17 @@ static inline bool tw_guarded(void)
 	return found;
 }
 
+/*
+ * @nr, of which a kernel that is slow for its checks is spared all but TWHEEL_PERCENT:
+ * how often something is repeated that has no variable of its own.
+ */
+static inline __u32 tw_many(__u32 nr)
+{
+	__u64 some = nr * tw_env("TWHEEL_PERCENT", 100) / 100;
+
+	return some ? some : 1;
+}
+
 /* One bit a number, to see that each came once. */
 struct tw_bitmap {
 	unsigned char *bits;

@@ -22,7 +22,7 @@
 #define SUBORDINATE	100000
 #define TIMERS		1024		/* they fill all that they make the table grow by */
 #define THREADS		4
-#define ROUNDS		2000
+#define ROUNDS		tw_many(2000)
 #define FILES_MAX	20000
 
 static bool load_module(const char *params)

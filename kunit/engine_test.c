@@ -2221,7 +2221,7 @@ static void who_has_not_taken_much_does_not_wait(struct kunit *test)
 
 	local_bh_disable();
 	tw_share_charge(shares, ktime_get_ns(), TW_CREDIT_NS / 2 - TW_ENTRY_NS);
-	wait_ns = tw_share_wait_ns(shares);
+	wait_ns = tw_share_wait_ns(shares, 0);
 	local_bh_enable();
 	KUNIT_EXPECT_EQ(test, wait_ns, 0);
 	free_percpu(shares);
@@ -2238,7 +2238,7 @@ static void who_has_taken_much_waits_for_as_long_again(struct kunit *test)
 	for (i = 0; i < 10; i++)
 		tw_share_charge(shares, begin_ns + i * NSEC_PER_MSEC, NSEC_PER_MSEC);
 	free_at_ns = this_cpu_ptr(shares)->free_at_ns;
-	wait_ns = tw_share_wait_ns(shares);
+	wait_ns = tw_share_wait_ns(shares, 0);
 	local_bh_enable();
 	KUNIT_EXPECT_EQ(test, free_at_ns, begin_ns + 20 * (NSEC_PER_MSEC + TW_ENTRY_NS));
 	KUNIT_EXPECT_GT(test, wait_ns, TW_CREDIT_NS);
@@ -2252,7 +2252,7 @@ static void what_was_long_ago_is_paid_for(struct kunit *test)
 
 	local_bh_disable();
 	tw_share_charge(shares, 1, NSEC_PER_USEC);
-	wait_ns = tw_share_wait_ns(shares);
+	wait_ns = tw_share_wait_ns(shares, 0);
 	local_bh_enable();
 	KUNIT_EXPECT_EQ(test, wait_ns, 0);
 	free_percpu(shares);
@@ -2292,6 +2292,41 @@ static void of_many_who_flood_each_pays_for_all(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, paid_ns, 3 * 2 * (NSEC_PER_MSEC + TW_ENTRY_NS));
 	for (i = 0; i < 3; i++)
 		free_percpu(shares[i]);
+}
+
+static void who_has_to_wait_gets_a_turn_of_its_own(struct kunit *test)
+{
+	struct tw_share __percpu *shares = shares_new(test);
+	u64 first_ns, second_ns, cost_ns = NSEC_PER_MSEC;
+
+	local_bh_disable();
+	this_cpu_ptr(shares)->free_at_ns = ktime_get_ns() + HOUR;
+	first_ns = ktime_get_ns() + tw_share_wait_ns(shares, cost_ns);
+	second_ns = ktime_get_ns() + tw_share_wait_ns(shares, cost_ns);
+	local_bh_enable();
+	KUNIT_EXPECT_GE(test, second_ns, first_ns + cost_ns);
+	free_percpu(shares);
+}
+
+/* It was queued when there was nothing to pay for. */
+static void a_callback_that_comes_when_the_share_is_used_up_waits(struct kunit *test)
+{
+	struct tw_engine *e = engine_on(test, CLOCK_MONOTONIC, TICK);
+	struct tw_share __percpu *shares = e->timers.user->share;
+	u64 begin_ns = ktime_get_ns(), expires_ns;
+	int cpu;
+
+	arm_in(test, 2 * HOUR);
+	hrtimer_cancel(&e->hrtimer);
+	for_each_possible_cpu(cpu)
+		per_cpu_ptr(shares, cpu)->free_at_ns = begin_ns + HOUR;
+	KUNIT_EXPECT_EQ(test, tw_hrtimer_callback(&e->hrtimer), HRTIMER_NORESTART);
+	expires_ns = ktime_to_ns(hrtimer_get_expires(&e->hrtimer));
+	KUNIT_EXPECT_TRUE(test, hrtimer_is_queued(&e->hrtimer));
+	KUNIT_EXPECT_GE(test, expires_ns, begin_ns + HOUR);
+	KUNIT_EXPECT_LT(test, expires_ns, begin_ns + HOUR + HOUR / 2);
+	for_each_possible_cpu(cpu)
+		per_cpu_ptr(shares, cpu)->free_at_ns = 0;
 }
 
 static void a_wheel_is_not_woken_before_its_user_may_have_the_cpu(struct kunit *test)
@@ -2419,6 +2454,8 @@ static struct kunit_case engine_cases[] = {
 	KUNIT_CASE(what_was_long_ago_is_paid_for),
 	KUNIT_CASE(a_machine_that_stood_still_is_not_charged_for),
 	KUNIT_CASE(of_many_who_flood_each_pays_for_all),
+	KUNIT_CASE(who_has_to_wait_gets_a_turn_of_its_own),
+	KUNIT_CASE(a_callback_that_comes_when_the_share_is_used_up_waits),
 	KUNIT_CASE(a_wheel_is_not_woken_before_its_user_may_have_the_cpu),
 	{}
 };

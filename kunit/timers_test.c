@@ -577,6 +577,47 @@ static void an_id_from_before_memory_was_given_back_is_never_found(struct kunit 
 	}
 }
 
+/* Else a place that is used again and again would use up those of all others. */
+static void a_new_place_begins_with_the_first_generation(struct kunit *test)
+{
+	struct tw_timers *ts = table_of_one_chunk(test);
+	u32 i;
+	u64 id;
+
+	KUNIT_ASSERT_EQ(test, take(ts, &id), 0);
+	tw_timer(ts, (u32)id)->generation = U32_MAX - 5;
+	give_back(ts, id);
+	KUNIT_ASSERT_EQ(test, grow(ts), 0);
+	for (i = WHEEL_CHUNK_NODES; i < 2 * WHEEL_CHUNK_NODES; i++)
+		KUNIT_EXPECT_EQ(test, tw_timer(ts, i)->generation, 1);
+}
+
+static void a_place_that_was_not_there_before_does_so_after_a_release(struct kunit *test)
+{
+	struct tw_timers *ts = table_of_one_chunk(test);
+	u64 id;
+
+	KUNIT_ASSERT_EQ(test, take(ts, &id), 0);
+	tw_timer(ts, (u32)id)->generation = 77;
+	give_back(ts, id);
+	release(test, ts);
+	KUNIT_ASSERT_EQ(test, grow(ts), 0);
+	KUNIT_ASSERT_EQ(test, grow(ts), 0);
+	KUNIT_EXPECT_EQ(test, tw_timer(ts, 0)->generation, 78);
+	KUNIT_EXPECT_EQ(test, tw_timer(ts, WHEEL_CHUNK_NODES)->generation, 1);
+}
+
+static void with_few_generations_left_memory_is_kept(struct kunit *test)
+{
+	struct tw_timers *ts = table_of_one_chunk(test), old;
+	u64 id;
+
+	KUNIT_ASSERT_EQ(test, take(ts, &id), 0);
+	tw_timer(ts, (u32)id)->generation = S32_MAX;
+	give_back(ts, id);
+	KUNIT_EXPECT_FALSE(test, tw_timers_release(ts, 5, &old));
+}
+
 /* Users */
 
 static unsigned long charged_to(const struct tw_timers *ts)
@@ -945,6 +986,9 @@ static struct kunit_case timers_cases[] = {
 	KUNIT_CASE(a_table_without_live_timers_gives_all_memory_back),
 	KUNIT_CASE(a_table_with_a_live_timer_keeps_its_memory),
 	KUNIT_CASE(a_table_with_a_retired_timer_keeps_its_memory),
+	KUNIT_CASE(a_new_place_begins_with_the_first_generation),
+	KUNIT_CASE(a_place_that_was_not_there_before_does_so_after_a_release),
+	KUNIT_CASE(with_few_generations_left_memory_is_kept),
 	KUNIT_CASE(an_id_from_before_memory_was_given_back_is_never_found),
 	KUNIT_CASE(an_id_is_never_0),
 	KUNIT_CASE(each_id_finds_its_own_timer),

@@ -89,6 +89,10 @@ static inline s64 tw_timens_offset_ns(clockid_t clockid)
 #define TW_URING_POSTS_RESULT
 #endif
 
+#ifndef IORING_URING_CMD_MASK
+#define IORING_URING_CMD_MASK IORING_URING_CMD_FIXED
+#endif
+
 /* To be returned by a command. Old kernels take a result above 0 for a failure. */
 static inline int tw_uring_answer(struct io_uring_cmd *cmd, int ret,
 				  unsigned int issue_flags)

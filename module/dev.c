@@ -91,7 +91,8 @@ static int tw_ioctl_info(struct tw_engine *e, void __user *arg)
 		.features = TWHEEL_FEAT_SUBMIT | TWHEEL_FEAT_DRAIN | TWHEEL_FEAT_LIST |
 			    TWHEEL_FEAT_STATS | TWHEEL_FEAT_SLACK |
 			    TWHEEL_FEAT_BURST | TWHEEL_FEAT_SKIP |
-			    TWHEEL_FEAT_CLOCK_SET | TWHEEL_FEAT_MODERATION,
+			    TWHEEL_FEAT_CLOCK_SET | TWHEEL_FEAT_MODERATION |
+			    TWHEEL_FEAT_COMMAND,
 		.capacity_max = tw_capacity_max,
 		.tick_ns_min = BIT_ULL(TW_TICK_SHIFT_MIN),
 		.tick_ns_max = BIT_ULL(TW_TICK_SHIFT_MAX),
@@ -513,7 +514,7 @@ static int tw_do_uring_cmd(struct io_uring_cmd *cmd)
 		return -ENOTTY;
 	if (!(cmd->file->f_mode & FMODE_WRITE))
 		return -EBADF;
-	if (command.resv || cmd->flags & IORING_URING_CMD_FIXED)
+	if (command.resv || cmd->flags & IORING_URING_CMD_MASK)
 		return -EINVAL;
 	return tw_ioctl_submit(cmd->file->private_data, u64_to_user_ptr(command.arg));
 }

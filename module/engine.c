@@ -40,8 +40,9 @@
  * It is queued for @wake_tick, the lower bound of what the wheel has to do, and is
  * started anew only to come earlier. Nothing that is due now gets to it: a deadline
  * that has passed makes its timer ready in the caller's context. The callback works
- * off one budget; what then remains waits for as long as the pass took. It is never
- * started for a time at which its user has used up its share of the CPU, see share.c.
+ * off one budget; what then remains waits for as long as the pass took. It is neither
+ * started for a time at which its user has used up its share of the CPU, nor does a
+ * callback do anything then but wait for its turn, see share.c.
  * While it runs @wake_tick is 0, which is before every tick, and so nobody else starts
  * it. When the last timer is gone it is cancelled. If that comes while the callback is
  * running, the callback finds nothing left and does not start it again.
@@ -199,10 +200,11 @@ static u64 tw_tick_ns(const struct tw_engine *e, u64 tick)
 /* Starts it for @ns, or for when the user may have the CPU again. */
 static void tw_start_hrtimer(struct tw_engine *e, u64 ns)
 {
-	u64 wait_ns = tw_share_wait_ns(e->timers.user->share);
+	u64 wait_ns;
 
 	lockdep_assert_held(&e->lock);
 
+	wait_ns = tw_share_wait_ns(e->timers.user->share, e->took_ns);
 	if (wait_ns)
 		ns = max(ns, tw_add_ns(tw_now(e), wait_ns));
 	e->stats.hrtimer_starts++;
@@ -459,22 +461,35 @@ static bool tw_comes_early(struct tw_engine *e)
 /* Starts the hrtimer again at the end of a pass that began at @begin_ns. */
 static void tw_go_on(struct tw_engine *e, u64 begin_ns, bool all)
 {
-	u64 took_ns = ktime_get_ns() - begin_ns;
-
 	lockdep_assert_held(&e->lock);
 
-	tw_share_charge(e->timers.user->share, begin_ns, took_ns);
+	e->took_ns = ktime_get_ns() - begin_ns;
+	tw_share_charge(e->timers.user->share, begin_ns, e->took_ns);
 	if (all || !e->wheel.nr_armed)
 		tw_wake_at(e, wheel_next_bound(&e->wheel));
 	else
-		tw_start_hrtimer(e, tw_add_ns(tw_now(e), max_t(u64, took_ns, TW_GAP_NS)));
+		tw_start_hrtimer(e, tw_add_ns(tw_now(e), max_t(u64, e->took_ns, TW_GAP_NS)));
+}
+
+/* Has the callback come in vain? Starts the hrtimer again if it is for that. */
+static bool tw_must_wait(struct tw_engine *e, u64 begin_ns)
+{
+	struct tw_share __percpu *shares = e->timers.user->share;
+
+	lockdep_assert_held(&e->lock);
+
+	if (!e->wheel.nr_armed || !tw_share_is_used_up(shares))
+		return false;
+	tw_share_charge(shares, begin_ns, ktime_get_ns() - begin_ns);
+	tw_start_hrtimer(e, tw_now(e));
+	return true;
 }
 
 static enum hrtimer_restart tw_hrtimer_callback(struct hrtimer *hrtimer)
 {
 	struct tw_engine *e = container_of(hrtimer, struct tw_engine, hrtimer);
 	u64 raced_tick, begin_ns = ktime_get_ns();
-	bool early, all;
+	bool early, waits, all;
 
 	tw_lock(e);
 	e->stats.wakeups++;
@@ -482,11 +497,12 @@ static enum hrtimer_restart tw_hrtimer_callback(struct hrtimer *hrtimer)
 	/* Somebody may have started it again before the lock was taken. */
 	raced_tick = hrtimer_is_queued(hrtimer) ? e->wake_tick : U64_MAX;
 	e->wake_tick = early ? U64_MAX : 0;
+	waits = !early && tw_must_wait(e, begin_ns);
 	tw_unlock(e);
-	if (early) {
+	if (early)
 		tw_clockset_look();
+	if (early || waits)
 		return HRTIMER_NORESTART;
-	}
 
 	all = tw_pass(e);
 
@@ -514,8 +530,8 @@ static enum hrtimer_restart tw_announcer_callback(struct hrtimer *announcer)
 /*
  * The wall clock may have been set, by @jump_ns in all since the last time. The hrtimer is
  * started anew: without high resolution the kernel does not look by itself whether one has
- * become due by that, and a callback that came early has left it to us. If it is at
- * work just now it has yet to look at the clock, or comes early once more.
+ * become due by that, and a callback that came early has left it to us. If it is at work
+ * just now it may have looked at the clock before it was set: it is looked at again.
  *
  * The record, if it is wanted, waits at the head of the queue.
  */
@@ -527,6 +543,8 @@ static void tw_was_set(struct tw_clockset *cs, s64 jump_ns)
 	if (hrtimer_try_to_cancel(&e->hrtimer) >= 0) {
 		e->wake_tick = U64_MAX;
 		tw_wake_at(e, wheel_next_bound(&e->wheel));
+	} else {
+		tw_clockset_look();
 	}
 	if (e->tell_sets && jump_ns) {
 		e->jump_ns = e->jumped ? e->jump_ns + jump_ns : jump_ns;
@@ -557,7 +575,11 @@ static void tw_trim(struct work_struct *work)
 	struct tw_timers old;
 	bool released;
 
-	mutex_lock(&e->grow_lock);
+	/* Who grows it may wait for memory; this is not to wait with it. */
+	if (!mutex_trylock(&e->grow_lock)) {
+		schedule_delayed_work(&e->trim, TW_KEEP_JIFFIES);
+		return;
+	}
 	tw_lock(e);
 	released = tw_timers_release(&e->timers, tw_now(e) >> e->tick_shift, &old);
 	tw_unlock(e);

@@ -44,7 +44,8 @@
  * @hrtimer:      wakes the engine
  * @wake_tick:    tick that @hrtimer is queued for; U64_MAX if it is not queued. 0
  *                while its callback is at work, which queues it anew at its end, and
- *                until it goes on if its budget was used up
+ *                until it goes on if its budget or the share of its user was used up
+ * @took_ns:      what the last pass of its callback took
  * @announcer:    announces the queue at @announce_ns, unless the clock is manual
  * @queue:        timers that are ready, in the order in which their records are read
  * @wake_batch:   the queue is announced when it is this long ...
@@ -81,6 +82,7 @@ struct tw_engine {
 	s64 boot_ns;
 	struct hrtimer hrtimer;
 	u64 wake_tick;
+	u64 took_ns;
 	struct hrtimer announcer;
 	struct tw_queue queue;
 	u32 wake_batch;

@@ -6,12 +6,13 @@
  * is paid for: after it the user's wheels leave the CPU alone for as long as it took,
  * all together, however many they are. Each CPU has an account a user that tells when
  * everything is paid for, and each pass moves that on by twice its time. A wheel that
- * would be woken before then waits until then. As each pass moves the account on before
- * its wheel is queued again, wheels that wait take turns.
+ * would be woken before then has to wait, and so has one that is woken all the same, as
+ * it was queued before. Each wheel that waits gets a turn of its own, after those before,
+ * lest they all come at once.
  *
  * As long as no more than TW_CREDIT_NS have to be paid for nobody waits. So wheels that
- * are lightly used are on time, by the tick, and a flood comes in bursts of no more than
- * that, which is what the timers of others wait for.
+ * are lightly used are on time, by the tick, and a flood comes in bursts of not much more
+ * than that, which is what the timers of others wait for.
  *
  * There is an account for each user lest one whose wheels do little has to wait behind
  * the wheels of one who floods. Should several flood one CPU, each pass costs as many
@@ -27,13 +28,16 @@
 #define TW_CREDIT_NS	NSEC_PER_MSEC
 
 /* The interrupt and the softirq that lead to a pass, which it cannot measure. */
-#define TW_ENTRY_NS	(2 * NSEC_PER_USEC)
+#define TW_ENTRY_NS	(5 * NSEC_PER_USEC)
 
 /*
- * The work of a pass is bounded. What took longer was not the CPU at work, but a virtual
- * machine that stood still, or a thread that was preempted.
+ * The work of a pass is bounded, but for those that it wakes. What took longer was not
+ * the CPU at work, but a virtual machine that stood still, or a thread that was preempted.
  */
-#define TW_TOOK_MAX_NS	(10 * NSEC_PER_MSEC)
+#define TW_TOOK_MAX_NS	(50 * NSEC_PER_MSEC)
+
+/* Turns are given this far ahead; those who gave theirs up may have left them empty. */
+#define TW_TURNS_NS	NSEC_PER_SEC
 
 /* A window of 8 ms. */
 #define TW_WINDOW_SHIFT	23
@@ -70,21 +74,47 @@ static u32 tw_share_crowd(struct tw_share *share, u64 now_ns)
 	return max3(crowd->users, crowd->before, 1U);
 }
 
+static bool tw_share_is_ahead(const struct tw_share *share, u64 now_ns)
+{
+	return share->free_at_ns > now_ns + TW_CREDIT_NS;
+}
+
 /**
- * tw_share_wait_ns() - how long a user has to leave this CPU alone
+ * tw_share_is_used_up() - whether the wheels of a user have to leave this CPU alone
  * @shares: the user's; softirqs are off
  *
- * Return: 0, or more than TW_CREDIT_NS.
+ * Return: true if they have to.
  */
-u64 tw_share_wait_ns(struct tw_share __percpu *shares)
+bool tw_share_is_used_up(struct tw_share __percpu *shares)
 {
-	u64 free_at_ns = this_cpu_ptr(shares)->free_at_ns, now_ns;
+	const struct tw_share *share = this_cpu_ptr(shares);
 
-	/* Most have never to wait, and are spared a look at the clock. */
-	if (!free_at_ns)
+	/* Most have never to, and are spared a look at the clock. */
+	return share->free_at_ns && tw_share_is_ahead(share, ktime_get_ns());
+}
+
+/**
+ * tw_share_wait_ns() - give a wheel a turn if it has to wait for one
+ * @shares:  the user's; softirqs are off
+ * @cost_ns: what the pass of this wheel is likely to take
+ *
+ * Return: for how long, 0 if it need not.
+ */
+u64 tw_share_wait_ns(struct tw_share __percpu *shares, u64 cost_ns)
+{
+	struct tw_share *share = this_cpu_ptr(shares);
+	u64 turn_ns, now_ns;
+
+	if (!share->free_at_ns)
 		return 0;
 	now_ns = ktime_get_ns();
-	return free_at_ns > now_ns + TW_CREDIT_NS ? free_at_ns - now_ns : 0;
+	if (!tw_share_is_ahead(share, now_ns))
+		return 0;
+	turn_ns = max(share->turn_ns, share->free_at_ns);
+	if (turn_ns > share->free_at_ns + TW_TURNS_NS)
+		turn_ns = share->free_at_ns;
+	share->turn_ns = turn_ns + 2 * (min_t(u64, cost_ns, TW_TOOK_MAX_NS) + TW_ENTRY_NS);
+	return turn_ns - now_ns;
 }
 
 /**

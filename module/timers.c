@@ -14,7 +14,8 @@
  * Memory is given back only when no timer lives, all of it at once. Until then a table
  * does not shrink: the place of a timer is its handle, so that it cannot be moved, a few
  * timers that live long keep about as many chunks of 64, and a freed timer may still have an
- * entry in the wheel. Timers that come after go on with the generations of those before.
+ * entry in the wheel. Timers that come after in the same places go on with generations that
+ * were not told before; half of all generations are kept for timers that are used again.
  *
  * The user is charged for all that a growth needs in one go, before any of it is
  * allocated, and for what a growth has replaced or not used until that is freed.
@@ -56,7 +57,7 @@ void tw_timers_init(struct tw_timers *ts, struct wheel *wheel, struct tw_queue *
 		.wheel = wheel,
 		.queue = queue,
 		.user = user,
-		.first_generation = 1,
+		.newest = 1,
 		.spare = WHEEL_NONE,
 		.capacity = capacity,
 	};
@@ -86,13 +87,15 @@ void tw_timers_destroy(struct tw_timers *ts)
  * @tick: the caller's now, for the wheel, which begins anew
  * @old:  out: a table that has the memory, for tw_timers_destroy() without the lock
  *
- * Return: false if a timer lives, or one is retired, whose handles must not come again.
+ * Return: false if a timer lives, or if too few generations would be left.
  */
 bool tw_timers_release(struct tw_timers *ts, u64 tick, struct tw_timers *old)
 {
-	if (ts->nr_free != ts->wheel->nr_nodes)
+	if (ts->nr_free != ts->wheel->nr_nodes || ts->newest > S32_MAX)
 		return false;
 	*old = *ts;
+	ts->first_generation = ts->newest;
+	ts->again = max(ts->again, ts->wheel->nr_nodes);
 	memset(ts->chunks, 0, sizeof(ts->chunks));
 	ts->bytes = 0;
 	ts->spare = WHEEL_NONE;
@@ -195,8 +198,8 @@ static void tw_add_free(struct tw_timers *ts, u32 chunk)
 {
 	u32 i, first = chunk << WHEEL_NODE_SHIFT;
 
-	for (i = 0; i < WHEEL_CHUNK_NODES; i++)
-		tw_timer(ts, first + i)->generation = ts->first_generation;
+	for (i = first; i < first + WHEEL_CHUNK_NODES; i++)
+		tw_timer(ts, i)->generation = i < ts->again ? ts->first_generation : 1;
 	*tw_free(ts, chunk) = (struct tw_free){ .timers = U64_MAX, .next = ts->spare };
 	ts->spare = chunk;
 	ts->nr_free += WHEEL_CHUNK_NODES;
@@ -316,7 +319,7 @@ void tw_timers_free(struct tw_timers *ts, u32 index)
 	ts->live--;
 	if (!generation)
 		return;
-	ts->first_generation = max(ts->first_generation, generation);
+	ts->newest = max(ts->newest, generation);
 	if (!free->timers) {
 		free->next = ts->spare;
 		ts->spare = chunk;

@@ -97,7 +97,9 @@ struct tw_chunks {
  * @user:     is charged for what the table holds in memory
  * @bytes:    how much that is
  * @chunks:   by part
- * @first_generation: of timers that are new. None had any from this one on before
+ * @newest:   the largest generation that any timer has or had
+ * @again:    nodes that there were when memory was given back: their handles are told
+ * @first_generation: with which those begin again; all others begin with 1
  * @spare:    the chunk from which the next timer is taken, WHEEL_NONE if none is free
  * @nr_free:  timers that are free
  * @live:     timers that are not free
@@ -109,6 +111,8 @@ struct tw_timers {
 	struct tw_user *user;
 	size_t bytes;
 	struct tw_chunks chunks[TW_PARTS];
+	u32 newest;
+	u32 again;
 	u32 first_generation;
 	u32 spare;
 	u32 nr_free;

@@ -5,6 +5,8 @@
  * What is counted is callbacks of the hrtimer that come before there is anything to do,
  * and a CPU that is held is seen by its heartbeat. Setting a clock needs to be root; with
  * one CPU a step cannot fall into a callback, and the tests of that prove little.
+ *
+ *   TWHEEL_SCALE=N  five times the timers of a flood, 1,000,000 by default
  */
 #include <sys/prctl.h>
 #include <sys/timex.h>
@@ -17,7 +19,7 @@
 #endif
 
 #define NOBODY		65534
-#define FLOOD		200000
+#define FLOOD		(tw_env("TWHEEL_SCALE", 1000000) / 5)
 #define FLOODS		8
 #define BATCH		256
 #define AHEAD		60	/* seconds by which a clock is set, and more than arming takes */
@@ -80,7 +82,7 @@ static bool enter_far_timens(clockid_t clockid, bool negative)
 	long uptime = tw_clock(clockid) / TW_NSEC;
 	char text[64];
 
-	if (!setuid(NOBODY)) {
+	if (!access("/proc/self/ns/user", F_OK) && !setuid(NOBODY)) {
 		prctl(PR_SET_DUMPABLE, 1);	/* its files in /proc are its own again */
 		if (unshare(CLONE_NEWUSER))
 			return false;
@@ -300,12 +302,13 @@ FIXTURE_TEARDOWN(step)
 static bool arm_flood(int fd, __u64 first, __u64 step)
 {
 	static struct twheel_op ops[BATCH];
-	unsigned int i, k, nr;
+	const __u32 flood = FLOOD;
+	__u32 i, k, nr;
 
 	if (!tw_pin(0))
 		return false;
-	for (i = 0; i < FLOOD; i += nr) {
-		nr = FLOOD - i < BATCH ? FLOOD - i : BATCH;
+	for (i = 0; i < flood; i += nr) {
+		nr = flood - i < BATCH ? flood - i : BATCH;
 		for (k = 0; k < nr; k++)
 			ops[k] = tw_entry(first + (i + k) * step, i + k);
 		if (tw_submit(fd, ops, nr) != nr)
@@ -375,7 +378,7 @@ TEST_F(step, back_amid_a_flood_wakes_nobody_before_its_time)
 
 	for (i = 0; i < FLOODS; i++) {
 		self->records = 0;
-		memset(self->seen.bits, 0, FLOOD / 8);
+		memset(self->seen.bits, 0, self->seen.nr / 8);
 		before = passes(self->fd);
 		ASSERT_TRUE(arm_flood(self->fd, tw_clock(variant->clockid) +
 				      AHEAD * TW_NSEC, 0));
@@ -455,7 +458,7 @@ TEST_F(step, to_and_fro_amid_floods_loses_nothing_and_wakes_nobody_for_nothing)
 
 	for (i = 0; i < FLOODS; i++) {
 		self->records = 0;
-		memset(self->seen.bits, 0, FLOOD / 8);
+		memset(self->seen.bits, 0, self->seen.nr / 8);
 		ASSERT_TRUE(arm_flood(self->fd, tw_clock(variant->clockid) +
 				      AHEAD * TW_NSEC, 0));
 		__atomic_store_n(&s.stop, false, __ATOMIC_RELEASE);
@@ -480,12 +483,28 @@ FIXTURE(share)
 	int fds[WHEELS];
 };
 
+/* There ticks wait until the kernel returns, and so find it busy always. */
+static bool is_user_mode_linux(void)
+{
+	char line[128];
+	bool found = false;
+	FILE *f = fopen("/proc/cpuinfo", "re");
+
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = strstr(line, "User Mode Linux");
+	if (f)
+		fclose(f);
+	return found;
+}
+
 FIXTURE_SETUP(share)
 {
 	unsigned int i;
 
 	for (i = 0; i < WHEELS; i++)
 		self->fds[i] = -1;
+	if (is_user_mode_linux())
+		SKIP(return, "ticks do not tell who has the CPU");
 	ASSERT_TRUE(tw_pin(0));
 }
 
@@ -564,7 +583,7 @@ static bool count_ticks(__u64 *user, __u64 *all)
 	return found;
 }
 
-TEST_F(share, many_wheels_leave_a_quarter_of_a_cpu_to_others_at_least)
+TEST_F(share, many_wheels_leave_a_fifth_of_a_cpu_to_others_at_least)
 {
 	__u64 user = 0, all = 0, user_before, all_before, user_after, all_after;
 	__u64 before, first, arming = 2 * TW_NSEC;
@@ -586,7 +605,7 @@ TEST_F(share, many_wheels_leave_a_quarter_of_a_cpu_to_others_at_least)
 		close_flood(self->fds);
 	}
 	TH_LOG("%llu of %llu ticks", user, all);
-	EXPECT_LE(25, user * 100 / all);
+	EXPECT_LE(20, user * 100 / all);
 }
 
 /* The hrtimer and what the wheel believes of it, when they race on a clock that is set */
@@ -596,7 +615,7 @@ TEST_F(step, after_a_storm_of_arms_and_steps_no_hrtimer_is_left_queued)
 	__u64 seed = 5, base = tw_clock(variant->clockid), id, i;
 
 	ASSERT_EQ(0, pthread_create(&s.thread, NULL, step_on, &s));
-	for (i = 0; i < 20000; i++) {
+	for (i = 0; i < self->seen.nr / 10; i++) {
 		/* About the times that the clock takes turns at being at */
 		id = tw_arm(self->fd, tw_clock(variant->clockid) +
 			    tw_random_below(&seed, 50000), i);

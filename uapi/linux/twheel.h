@@ -88,6 +88,7 @@
  * @TWHEEL_FEAT_SKIP:       TWHEEL_MISFIRE_SKIP
  * @TWHEEL_FEAT_CLOCK_SET:  TWHEEL_SETUP_CLOCK_SET
  * @TWHEEL_FEAT_MODERATION: &twheel_setup.wake_batch, &twheel_setup.wake_delay_ns
+ * @TWHEEL_FEAT_COMMAND:    &struct twheel_command, where the kernel has an io_uring
  */
 enum twheel_feature {
 	TWHEEL_FEAT_SUBMIT	= 1 << 0,
@@ -99,6 +100,7 @@ enum twheel_feature {
 	TWHEEL_FEAT_SKIP	= 1 << 6,
 	TWHEEL_FEAT_CLOCK_SET	= 1 << 7,
 	TWHEEL_FEAT_MODERATION	= 1 << 8,
+	TWHEEL_FEAT_COMMAND	= 1 << 9,
 };
 
 /**

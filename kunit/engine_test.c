@@ -986,13 +986,15 @@ static void no_memory_is_taken_for_a_timer_if_one_was_freed_meanwhile(struct kun
 	KUNIT_EXPECT_EQ(test, e->wheel.nr_nodes, nr_nodes);
 }
 
-/* Neither without that for the user nor without its own */
+/* Neither without that for the user and its shares nor without its own */
 static void without_memory_there_is_no_engine(struct kunit *test)
 {
-	tw_kunit_allocs = 0;
-	KUNIT_EXPECT_EQ(test, PTR_ERR_OR_ZERO(tw_engine_create(1)), -ENOMEM);
-	tw_kunit_allocs = 1;
-	KUNIT_EXPECT_EQ(test, PTR_ERR_OR_ZERO(tw_engine_create(1)), -ENOMEM);
+	int allocs;
+
+	for (allocs = 0; allocs < 3; allocs++) {
+		tw_kunit_allocs = allocs;
+		KUNIT_EXPECT_EQ(test, PTR_ERR_OR_ZERO(tw_engine_create(1)), -ENOMEM);
+	}
 }
 
 static void an_engine_without_memory_charges_nothing(struct kunit *test)
@@ -1906,6 +1908,35 @@ static void the_notifier_sees_to_it_that_a_set_is_told(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, readable);
 }
 
+/* The notifier is called at every tick. */
+static void while_no_clock_is_set_nobody_looks(struct kunit *test)
+{
+	bool looks;
+
+	KUNIT_ASSERT_EQ(test, tw_clockset_init(), 0);
+	/* That they are watched from now on is told as if they had been set. */
+	irq_work_sync(&tw_irq_work);
+	flush_delayed_work(&tw_work);
+	/* Whoever looked would wait for this. */
+	mutex_lock(&tw_clockset_lock);
+	tw_clockset_notify(&tw_notifier, 0, NULL);
+	irq_work_sync(&tw_irq_work);
+	looks = work_busy(&tw_work.work);
+	mutex_unlock(&tw_clockset_lock);
+	tw_clockset_exit();
+	KUNIT_EXPECT_FALSE(test, looks);
+}
+
+/* They differ by some seconds, and each can be set without the other. */
+static void a_wheel_watches_its_own_clock(struct kunit *test)
+{
+	struct tw_engine *e = engine_on(test, CLOCK_TAI, TICK);
+
+	KUNIT_EXPECT_EQ(test, e->clockset.clock, TK_OFFS_TAI);
+	e = engine_on(test, CLOCK_REALTIME, TICK);
+	KUNIT_EXPECT_EQ(test, e->clockset.clock, TK_OFFS_REAL);
+}
+
 /* Hostile times */
 
 /* What the opener's clock is ahead of the host's, a time of the opener, and the host's. */
@@ -2058,7 +2089,8 @@ static void a_look_finds_each_of_many_wheels_once(struct kunit *test)
 
 static void a_start_that_raced_with_the_callback_is_remembered(struct kunit *test)
 {
-	struct tw_engine *e = engine_on(test, CLOCK_MONOTONIC, TICK);
+	const struct clock *clock = test->param_value;
+	struct tw_engine *e = engine_on(test, clock->clockid, TICK);
 	u64 id = arm_in(test, HOUR), tick = e->wake_tick;
 
 	/* It is at work on what it was queued for before, and finds this. */
@@ -2129,6 +2161,19 @@ static void a_small_wheel_without_timers_keeps_its_memory(struct kunit *test)
 
 	KUNIT_ASSERT_EQ(test, cancel(e, arm(test, HOUR)), 0);
 	KUNIT_EXPECT_FALSE(test, delayed_work_pending(&e->trim));
+}
+
+static void an_engine_is_destroyed_before_it_gave_its_memory_back(struct kunit *test)
+{
+	struct tw_engine *e = engine_that_was_large(test);
+	struct bench *bench = test->priv;
+
+	cancel_delayed_work(&e->trim);
+	schedule_delayed_work(&e->trim, 1);
+	bench->e = NULL;
+	tw_engine_destroy(e);
+	/* Were it still to come, debugging kernels would tell now. */
+	msleep(20);
 }
 
 /* Delays of readers */
@@ -2329,6 +2374,83 @@ static void a_callback_that_comes_when_the_share_is_used_up_waits(struct kunit *
 		per_cpu_ptr(shares, cpu)->free_at_ns = 0;
 }
 
+/* Three flood a window. What another then pays who does, at the time told and again. */
+static u64 paid_after_a_flood(struct kunit *test, u64 later_ns, u32 times)
+{
+	u64 now_ns = 1ULL << 61, before_ns = 0, paid_ns = 0;
+	struct tw_share __percpu *shares[4];
+	u32 i;
+
+	for (i = 0; i < 4; i++)
+		shares[i] = shares_new(test);
+	local_bh_disable();
+	for (i = 0; i < 6; i++)
+		tw_share_charge(shares[i % 3], now_ns, NSEC_PER_MSEC);
+	for (i = 0; i < times; i++) {
+		before_ns = max(this_cpu_ptr(shares[3])->free_at_ns, now_ns + later_ns);
+		tw_share_charge(shares[3], now_ns + later_ns, NSEC_PER_MSEC);
+		paid_ns = this_cpu_ptr(shares[3])->free_at_ns - before_ns;
+	}
+	local_bh_enable();
+	for (i = 0; i < 4; i++)
+		free_percpu(shares[i]);
+	return paid_ns;
+}
+
+static void who_floods_is_still_known_in_the_next_window(struct kunit *test)
+{
+	u64 paid_ns = paid_after_a_flood(test, BIT_ULL(TW_WINDOW_SHIFT), 2);
+
+	KUNIT_EXPECT_EQ(test, paid_ns, 3 * 2 * (NSEC_PER_MSEC + TW_ENTRY_NS));
+}
+
+static void who_flooded_before_that_is_not_paid_for(struct kunit *test)
+{
+	u64 paid_ns = paid_after_a_flood(test, 2 * BIT_ULL(TW_WINDOW_SHIFT), 2);
+
+	KUNIT_EXPECT_EQ(test, paid_ns, 2 * (NSEC_PER_MSEC + TW_ENTRY_NS));
+}
+
+static void who_has_nothing_to_pay_for_does_not_count(struct kunit *test)
+{
+	u64 paid_ns = paid_after_a_flood(test, 0, 1);
+
+	KUNIT_EXPECT_EQ(test, paid_ns, 3 * 2 * (NSEC_PER_MSEC + TW_ENTRY_NS));
+}
+
+/* Until when a callback has its user leave its CPU alone. All before was paid for. */
+static u64 paid_until_ns(struct tw_engine *e, struct hrtimer *hrtimer,
+			 enum hrtimer_restart (*callback)(struct hrtimer *hrtimer))
+{
+	struct tw_share __percpu *shares = e->timers.user->share;
+	u64 until_ns;
+
+	local_bh_disable();
+	this_cpu_ptr(shares)->free_at_ns = 0;
+	callback(hrtimer);
+	until_ns = this_cpu_ptr(shares)->free_at_ns;
+	local_bh_enable();
+	return until_ns;
+}
+
+static void a_callback_is_paid_for(struct kunit *test)
+{
+	struct tw_engine *e = engine_on(test, CLOCK_MONOTONIC, TICK);
+	u64 before_ns = ktime_get_ns();
+
+	KUNIT_EXPECT_GE(test, paid_until_ns(e, &e->hrtimer, tw_hrtimer_callback),
+			before_ns + 2 * TW_ENTRY_NS);
+}
+
+static void an_announcement_is_paid_for(struct kunit *test)
+{
+	struct tw_engine *e = engine_on(test, CLOCK_MONOTONIC, TICK);
+	u64 before_ns = ktime_get_ns();
+
+	KUNIT_EXPECT_GE(test, paid_until_ns(e, &e->announcer, tw_announcer_callback),
+			before_ns + 2 * TW_ENTRY_NS);
+}
+
 static void a_wheel_is_not_woken_before_its_user_may_have_the_cpu(struct kunit *test)
 {
 	struct tw_engine *e = engine_on(test, CLOCK_MONOTONIC, TICK);
@@ -2429,6 +2551,8 @@ static struct kunit_case engine_cases[] = {
 	KUNIT_CASE(a_fault_does_not_lose_a_set_of_the_clock),
 	KUNIT_CASE(a_cancel_does_not_hush_a_set_of_the_clock),
 	KUNIT_CASE(the_notifier_sees_to_it_that_a_set_is_told),
+	KUNIT_CASE(while_no_clock_is_set_nobody_looks),
+	KUNIT_CASE(a_wheel_watches_its_own_clock),
 	KUNIT_CASE_PARAM(a_time_goes_to_the_host_within_its_limits, offset_gen_params),
 	KUNIT_CASE(a_time_comes_from_the_host_within_its_limits),
 	KUNIT_CASE_PARAM(a_callback_that_comes_early_starts_nothing,
@@ -2439,11 +2563,13 @@ static struct kunit_case engine_cases[] = {
 	KUNIT_CASE(on_a_clock_that_cannot_be_set_no_callback_is_early),
 	KUNIT_CASE(a_look_finds_a_wheel_without_timers_idle),
 	KUNIT_CASE(a_look_finds_each_of_many_wheels_once),
-	KUNIT_CASE(a_start_that_raced_with_the_callback_is_remembered),
+	KUNIT_CASE_PARAM(a_start_that_raced_with_the_callback_is_remembered,
+			 clock_gen_params),
 	KUNIT_CASE(a_large_wheel_without_timers_gives_its_memory_back),
 	KUNIT_CASE(a_wheel_that_gave_its_memory_back_goes_on),
 	KUNIT_CASE(a_wheel_that_has_timers_again_keeps_its_memory),
 	KUNIT_CASE(a_small_wheel_without_timers_keeps_its_memory),
+	KUNIT_CASE(an_engine_is_destroyed_before_it_gave_its_memory_back),
 	KUNIT_CASE(a_delay_is_not_rounded_to_the_tick),
 	KUNIT_CASE_PARAM(a_delay_is_on_a_clock_that_cannot_be_set, clock_gen_params),
 	KUNIT_CASE(a_delay_too_short_for_an_hrtimer_is_none),
@@ -2456,6 +2582,11 @@ static struct kunit_case engine_cases[] = {
 	KUNIT_CASE(of_many_who_flood_each_pays_for_all),
 	KUNIT_CASE(who_has_to_wait_gets_a_turn_of_its_own),
 	KUNIT_CASE(a_callback_that_comes_when_the_share_is_used_up_waits),
+	KUNIT_CASE(who_floods_is_still_known_in_the_next_window),
+	KUNIT_CASE(who_flooded_before_that_is_not_paid_for),
+	KUNIT_CASE(who_has_nothing_to_pay_for_does_not_count),
+	KUNIT_CASE(a_callback_is_paid_for),
+	KUNIT_CASE(an_announcement_is_paid_for),
 	KUNIT_CASE(a_wheel_is_not_woken_before_its_user_may_have_the_cpu),
 	{}
 };

@@ -235,6 +235,50 @@ static void a_timer_that_comes_and_goes_leaves_no_trail(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, line->q.nr, 1);
 }
 
+/* Fills so many blocks, but for @first_gap and @second_gap which keep few timers. */
+static struct line *blocks_with_gaps(struct kunit *test, u32 blocks, u32 first_gap,
+				     u32 keep_first, u32 second_gap, u32 keep_second)
+{
+	struct line *line = line_for(test, NODES);
+	u32 i;
+
+	for (i = 0; i < blocks * TW_QUEUE_ENTRIES; i++)
+		push(test, i);
+	for (i = keep_second; i < TW_QUEUE_ENTRIES; i++)
+		remove_at(line, second_gap * TW_QUEUE_ENTRIES);
+	for (i = keep_first; i < TW_QUEUE_ENTRIES; i++)
+		remove_at(line, first_gap * TW_QUEUE_ENTRIES);
+	verify(test);
+	return line;
+}
+
+/* What two blocks do not fill must not go where the next run would have too few. */
+static void packing_the_first_run_leaves_the_next_one_enough(struct kunit *test)
+{
+	struct line *line = blocks_with_gaps(test, 7, 1, 2, 4, 1);
+	u32 i;
+
+	for (i = 1; i < TW_QUEUE_ENTRIES; i++)
+		shift(test);
+	/* The first block has one timer and the second one: a run of too few. */
+	remove_at(line, 1);
+	verify(test);
+	empty(test);
+}
+
+static void packing_the_last_run_leaves_the_one_before_enough(struct kunit *test)
+{
+	struct line *line = blocks_with_gaps(test, 5, 1, 1, 4, 1);
+
+	/* The last place of the last block was in use, so that these need another. */
+	push(test, NODES - 2);
+	push(test, NODES - 1);
+	verify(test);
+	remove_at(line, line->nr - 1);
+	verify(test);
+	empty(test);
+}
+
 static void random_calls_do_what_an_array_would(struct kunit *test)
 {
 	u32 step, round, index, nr = 64 + *(const u32 *)test->param_value;
@@ -269,6 +313,8 @@ static struct kunit_case queue_cases[] = {
 	KUNIT_CASE_PARAM(any_timer_can_be_removed, count_gen_params),
 	KUNIT_CASE_PARAM(gaps_take_no_more_blocks_than_there_are, count_gen_params),
 	KUNIT_CASE(a_timer_that_comes_and_goes_leaves_no_trail),
+	KUNIT_CASE(packing_the_first_run_leaves_the_next_one_enough),
+	KUNIT_CASE(packing_the_last_run_leaves_the_one_before_enough),
 	KUNIT_CASE_PARAM(random_calls_do_what_an_array_would, count_gen_params),
 	{}
 };

@@ -46,6 +46,10 @@ static kuid_t caller_uid;
 #undef kvcalloc
 #define kvcalloc(n, size, gfp) \
 	(may_alloc() ? kvmalloc_array(n, size, (gfp) | __GFP_ZERO) : NULL)
+#undef alloc_percpu_gfp
+#define alloc_percpu_gfp(type, gfp) \
+	(may_alloc() ? (type __percpu *)__alloc_percpu_gfp(sizeof(type), \
+							   __alignof__(type), gfp) : NULL)
 
 #include "../module/timers.c"
 #include "../module/users.c"
@@ -976,6 +980,8 @@ static void a_user_without_memory_is_not_there(struct kunit *test)
 	tw_kunit_allocs = 0;
 	KUNIT_EXPECT_NULL(test, tw_user_get(uid));
 	tw_kunit_allocs = 1;
+	KUNIT_EXPECT_NULL(test, tw_user_get(uid));
+	tw_kunit_allocs = 2;
 	user = tw_user_get(uid);
 	KUNIT_ASSERT_NOT_NULL(test, user);
 	KUNIT_EXPECT_EQ(test, user->files, 1);

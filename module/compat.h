@@ -76,7 +76,13 @@ static inline s64 tw_timens_offset_ns(clockid_t clockid)
  * Commands of an io_uring. What stands in the entry of the submission queue, as a pointer
  * to @type: that memory is shared with user space.
  */
+#ifdef __has_include	/* which sparse does not have */
 #if __has_include("linux/io_uring/cmd.h")
+#define TW_URING_HAS_HEADER
+#endif
+#endif
+
+#ifdef TW_URING_HAS_HEADER
 #include <linux/io_uring/cmd.h>
 #ifdef io_uring_sqe_cmd
 #define tw_uring_payload(command, type) io_uring_sqe_cmd((command)->sqe, type)

@@ -339,7 +339,7 @@ TEST_F(abi, a_single_call_does_what_its_number_says)
 {
 	struct twheel_info info;
 	struct twheel_op op;
-	__u16 opcode;
+	int opcode;
 
 	for (opcode = 0; opcode <= TWHEEL_OP_QUERY; opcode++) {
 		op = good_op(self, TWHEEL_IOC_ARM);

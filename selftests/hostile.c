@@ -123,6 +123,7 @@ struct worker {
 	char *window;		/* memory that is missing, or that is just memory */
 	int uffd;
 	bool child;		/* of a worker: it does not fork */
+	__u64 left;		/* steps */
 };
 
 static void count(__u64 *counter)
@@ -920,8 +921,7 @@ static void bury(struct proc *proc)
 	__atomic_store_n(&proc->used, 0, __ATOMIC_RELEASE);
 }
 
-static void work(struct worker *w, __u64 steps);
-
+/* The child goes on from here, for some steps. */
 static void do_fork(struct worker *w)
 {
 	struct proc *proc;
@@ -951,8 +951,7 @@ static void do_fork(struct worker *w)
 	w->child = true;
 	w->uffd = -1;		/* what was missing is zeroes here */
 	w->seed ^= 0x5bd1e995;
-	work(w, below(w, 200));
-	_exit(0);
+	w->left = 1 + below(w, 200);
 }
 
 static void do_something(struct worker *w)
@@ -979,11 +978,11 @@ static void do_something(struct worker *w)
 		calls[below(w, ARRAY_SIZE(calls))](w, i);
 }
 
-static void work(struct worker *w, __u64 steps)
+static void work(struct worker *w)
 {
 	unsigned int i;
 
-	while (!stopped() && steps--) {
+	for (w->left = ~0ULL; !stopped() && w->left; w->left--) {
 		do_something(w);
 		w->proc->steps++;
 	}
@@ -1038,7 +1037,7 @@ static int be_worker(struct proc *proc, __u64 number)
 		error("a worker could not become another user");
 	if (w->uffd >= 0 && pthread_create(&thread, NULL, serve_faults, w))
 		error("a worker has no thread");
-	work(w, ~0ULL);
+	work(w);
 	return 0;
 }
 

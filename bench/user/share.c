@@ -197,6 +197,7 @@ static void print_lateness(int fd, __u64 end)
 	static __u64 late[OTHERS];
 	ssize_t got = read(fd, ev, sizeof(ev));
 	size_t i, nr = 0;
+	__u64 half, nearly;
 
 	for (i = 0; got > 0 && i < got / sizeof(*ev); i++)
 		if (ev[i].expires_ns < end)
@@ -206,8 +207,9 @@ static void print_lateness(int fd, __u64 end)
 		return;
 	}
 	qsort(late, nr, sizeof(*late), compare);
-	printf("%10.3f %10.3f %10.3f\n", late[nr / 2] / 1e6, late[nr * 99 / 100] / 1e6,
-	       late[nr - 1] / 1e6);
+	half = late[nr / 2];
+	nearly = late[nr * 99 / 100];
+	printf("%10.3f %10.3f %10.3f\n", half / 1e6, nearly / 1e6, late[nr - 1] / 1e6);
 }
 
 static void measure(unsigned int wheels, unsigned int timers)

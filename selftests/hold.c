@@ -25,8 +25,13 @@
 #define AHEAD		60	/* seconds by which a clock is set, and more than arming takes */
 #define TAI_MIDDLE	40000	/* of what its offset may be */
 
-/* Callbacks of a wheel that has nothing to do, after a step */
-#define SPURIOUS	16
+/*
+ * Callbacks of a wheel in which nothing is due, within 10 ms after a step back. Each slot
+ * that holds a timer is opened once at the time at which that would have been due, to put
+ * it where it belongs now: with timers 10 us apart those are 26 of the finest level, and
+ * 38 of the next. Without an end there would be thousands.
+ */
+#define SPURIOUS	128
 
 /* A time namespace, and in it times near the end of what a clock can tell */
 FIXTURE(far)

@@ -2451,6 +2451,41 @@ static void an_announcement_is_paid_for(struct kunit *test)
 			before_ns + 2 * TW_ENTRY_NS);
 }
 
+/* A wheel whose user may have no CPU for an hour, and which has a turn then. */
+static struct tw_engine *engine_with_a_turn(struct kunit *test)
+{
+	struct tw_engine *e = engine_on(test, CLOCK_MONOTONIC, TICK);
+	struct tw_share __percpu *shares = e->timers.user->share;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		per_cpu_ptr(shares, cpu)->free_at_ns = ktime_get_ns() + HOUR;
+	arm_in(test, 2 * HOUR);
+	arm_in(test, NSEC_PER_MSEC);
+	KUNIT_ASSERT_NE(test, e->turn_ns, 0);
+	return e;
+}
+
+static void a_wheel_that_has_waited_for_its_turn_does_not_wait_again(struct kunit *test)
+{
+	struct tw_engine *e = engine_with_a_turn(test);
+
+	hrtimer_cancel(&e->hrtimer);
+	msleep(20);
+	KUNIT_EXPECT_EQ(test, tw_hrtimer_callback(&e->hrtimer), HRTIMER_NORESTART);
+	KUNIT_EXPECT_EQ(test, nr_ready(e), 1);
+}
+
+static void an_earlier_timer_does_not_lose_the_turn(struct kunit *test)
+{
+	struct tw_engine *e = engine_with_a_turn(test);
+	u64 turn_ns = e->turn_ns, starts = get_stats(test)->hrtimer_starts;
+
+	arm_in(test, NSEC_PER_MSEC / 2);
+	KUNIT_EXPECT_GT(test, get_stats(test)->hrtimer_starts, starts);
+	KUNIT_EXPECT_EQ(test, e->turn_ns, turn_ns);
+}
+
 static void a_wheel_is_not_woken_before_its_user_may_have_the_cpu(struct kunit *test)
 {
 	struct tw_engine *e = engine_on(test, CLOCK_MONOTONIC, TICK);
@@ -2587,6 +2622,8 @@ static struct kunit_case engine_cases[] = {
 	KUNIT_CASE(who_has_nothing_to_pay_for_does_not_count),
 	KUNIT_CASE(a_callback_is_paid_for),
 	KUNIT_CASE(an_announcement_is_paid_for),
+	KUNIT_CASE(a_wheel_that_has_waited_for_its_turn_does_not_wait_again),
+	KUNIT_CASE(an_earlier_timer_does_not_lose_the_turn),
 	KUNIT_CASE(a_wheel_is_not_woken_before_its_user_may_have_the_cpu),
 	{}
 };

@@ -89,6 +89,9 @@
 /* Least time between two passes of the hrtimer's callback. */
 #define TW_GAP_NS	(20 * NSEC_PER_USEC)
 
+/* What a pass of which nothing is known is taken to cost. */
+#define TW_UNKNOWN_NS	(100 * NSEC_PER_USEC)
+
 /* A wake-up of readers that is put off by less is not worth an hrtimer. */
 #define TW_DELAY_MIN_NS	BIT_ULL(TW_TICK_SHIFT_MIN)
 
@@ -197,6 +200,26 @@ static u64 tw_tick_ns(const struct tw_engine *e, u64 tick)
 						      tick << e->tick_shift;
 }
 
+/*
+ * How long the engine has to leave the CPU alone. Who has a turn keeps it, however often
+ * the hrtimer is started until then.
+ */
+static u64 tw_wait_ns(struct tw_engine *e)
+{
+	u64 now_ns, wait_ns;
+
+	lockdep_assert_held(&e->lock);
+
+	if (!e->turn_ns) {
+		wait_ns = tw_share_wait_ns(e->timers.user->share, e->took_ns);
+		if (wait_ns)
+			e->turn_ns = ktime_get_ns() + wait_ns;
+		return wait_ns;
+	}
+	now_ns = ktime_get_ns();
+	return e->turn_ns > now_ns ? e->turn_ns - now_ns : 0;
+}
+
 /* Starts it for @ns, or for when the user may have the CPU again. */
 static void tw_start_hrtimer(struct tw_engine *e, u64 ns)
 {
@@ -204,7 +227,7 @@ static void tw_start_hrtimer(struct tw_engine *e, u64 ns)
 
 	lockdep_assert_held(&e->lock);
 
-	wait_ns = tw_share_wait_ns(e->timers.user->share, e->took_ns);
+	wait_ns = tw_wait_ns(e);
 	if (wait_ns)
 		ns = max(ns, tw_add_ns(tw_now(e), wait_ns));
 	e->stats.hrtimer_starts++;
@@ -471,13 +494,21 @@ static void tw_go_on(struct tw_engine *e, u64 begin_ns, bool all)
 		tw_start_hrtimer(e, tw_add_ns(tw_now(e), max_t(u64, e->took_ns, TW_GAP_NS)));
 }
 
-/* Has the callback come in vain? Starts the hrtimer again if it is for that. */
+/*
+ * Whether the callback has come in vain, as the share is used up; the hrtimer is started
+ * again then. Who has waited for its turn has it: or else those who come in vain could
+ * use up the share for ever, and no one would get on.
+ */
 static bool tw_must_wait(struct tw_engine *e, u64 begin_ns)
 {
 	struct tw_share __percpu *shares = e->timers.user->share;
 
 	lockdep_assert_held(&e->lock);
 
+	if (e->turn_ns) {
+		e->turn_ns = 0;
+		return false;
+	}
 	if (!e->wheel.nr_armed || !tw_share_is_used_up(shares))
 		return false;
 	tw_share_charge(shares, begin_ns, ktime_get_ns() - begin_ns);
@@ -635,6 +666,7 @@ struct tw_engine *tw_engine_create(u32 capacity)
 	e->boot_ns = tw_timens_offset_ns(CLOCK_BOOTTIME);
 	e->offset_ns = e->mono_ns;
 	e->wake_tick = U64_MAX;
+	e->took_ns = TW_UNKNOWN_NS;
 	e->announce_ns = TWHEEL_NEVER;
 	e->stats.size = sizeof(e->stats);
 	tw_setup_hrtimers(e);

@@ -45,7 +45,9 @@
  * @wake_tick:    tick that @hrtimer is queued for; U64_MAX if it is not queued. 0
  *                while its callback is at work, which queues it anew at its end, and
  *                until it goes on if its budget or the share of its user was used up
- * @took_ns:      what the last pass of its callback took
+ * @took_ns:      what the last pass of its callback took, or may take if it had none
+ * @turn_ns:      when the engine has its turn, CLOCK_MONOTONIC of the host; 0 if it need
+ *                not wait for one. Kept until the callback has had it
  * @announcer:    announces the queue at @announce_ns, unless the clock is manual
  * @queue:        timers that are ready, in the order in which their records are read
  * @wake_batch:   the queue is announced when it is this long ...
@@ -83,6 +85,7 @@ struct tw_engine {
 	struct hrtimer hrtimer;
 	u64 wake_tick;
 	u64 took_ns;
+	u64 turn_ns;
 	struct hrtimer announcer;
 	struct tw_queue queue;
 	u32 wake_batch;

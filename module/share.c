@@ -8,7 +8,7 @@
  * everything is paid for, and each pass moves that on by twice its time. A wheel that
  * would be woken before then has to wait, and so has one that is woken all the same, as
  * it was queued before. Each wheel that waits gets a turn of its own, after those before,
- * lest they all come at once.
+ * lest they all come at once; when that comes it has its pass, whatever is to be paid for.
  *
  * As long as no more than TW_CREDIT_NS have to be paid for nobody waits. So wheels that
  * are lightly used are on time, by the tick, and a flood comes in bursts of not much more
@@ -19,8 +19,8 @@
  * times more: half of the CPU is for others, whoever is in the other half. They are
  * counted in windows of time, those of this window or, if they were more, of the last.
  */
-#include <linux/minmax.h>
 #include <linux/ktime.h>
+#include <linux/minmax.h>
 
 #include "share.h"
 
@@ -122,7 +122,6 @@ u64 tw_share_wait_ns(struct tw_share __percpu *shares, u64 cost_ns)
  * @shares:   the user's; softirqs are off, and have been since @begin_ns
  * @begin_ns: since when, CLOCK_MONOTONIC of the host
  * @took_ns:  for how long
- *
  */
 void tw_share_charge(struct tw_share __percpu *shares, u64 begin_ns, u64 took_ns)
 {

@@ -4,9 +4,9 @@
  *
  * Growing comes in three steps, because memory is allocated where one may sleep and
  * installed where one may not: tw_timers_prepare() without the lock of the engine,
- * tw_timers_install() with it, tw_timers_discard() without.
- * One at a time may be on its way. The arrays of chunks are replaced by larger ones
- * that were filled beforehand, so that the lock is not held for longer as they grow.
+ * tw_timers_install() with it, tw_timers_discard() without. One at a time may be on its
+ * way. The arrays of chunks are replaced by larger ones that were filled beforehand, so
+ * that the lock is not held for longer as they grow.
  *
  * A chunk knows its free timers by a bit each, and the chunks that have any are in a
  * list: the next timer is found without a look at it, and is likely near the last one.

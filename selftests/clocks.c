@@ -4,7 +4,6 @@
  * wall clock may be set, and an idle wheel sleeps.
  */
 #include <sched.h>
-#include <sys/timex.h>
 
 #include "twheel_test.h"
 
@@ -397,19 +396,9 @@ FIXTURE_VARIANT_ADD(clock_set, tai)
 	.clockid = CLOCK_TAI,
 };
 
-static bool set_wall_clock(__u64 ns)
-{
-	struct timespec ts = {
-		.tv_sec = ns / TW_NSEC,
-		.tv_nsec = ns % TW_NSEC,
-	};
-
-	return !clock_settime(CLOCK_REALTIME, &ts);
-}
-
 static bool move_wall_clock(__s64 by)
 {
-	return set_wall_clock(tw_clock(CLOCK_REALTIME) + by);
+	return tw_set_wall_clock(tw_clock(CLOCK_REALTIME) + by);
 }
 
 FIXTURE_SETUP(clock_set)
@@ -424,7 +413,7 @@ FIXTURE_SETUP(clock_set)
 
 FIXTURE_TEARDOWN(clock_set)
 {
-	set_wall_clock(tw_clock(CLOCK_MONOTONIC) + self->offset);
+	tw_set_wall_clock(tw_clock(CLOCK_MONOTONIC) + self->offset);
 	close(self->fd);
 }
 
@@ -580,10 +569,8 @@ FIXTURE(tai)
 
 FIXTURE_SETUP(tai)
 {
-	struct timex tx = { .modes = ADJ_TAI };
-
 	self->fd = -1;
-	if (adjtimex(&tx) < 0)
+	if (!tw_set_tai(0))
 		SKIP(return, "the offset of TAI may not be set");
 	self->fd = tw_wheel(CLOCK_TAI, TW_TICK_MIN, 0);
 	ASSERT_LE(0, self->fd);
@@ -591,32 +578,26 @@ FIXTURE_SETUP(tai)
 
 FIXTURE_TEARDOWN(tai)
 {
-	struct timex tx = { .modes = ADJ_TAI };
-
-	adjtimex(&tx);
+	tw_set_tai(0);
 	close(self->fd);
 }
 
 /* Without high resolution nobody but the module sees to it. */
 TEST_F(tai, a_timer_that_its_offset_makes_due_fires)
 {
-	struct timex tx = { .modes = ADJ_TAI, .constant = 7200 };
-
 	ASSERT_NE(0, tw_arm(self->fd, tw_clock(CLOCK_TAI) + TW_HOUR, 0));
-	ASSERT_LE(0, adjtimex(&tx));
+	ASSERT_TRUE(tw_set_tai(7200));
 	EXPECT_EQ(POLLIN, tw_poll_for(self->fd, POLLIN, 20000));
 }
 
 TEST_F(tai, a_timer_that_its_offset_puts_off_is_not_early)
 {
-	struct timex tx = { .modes = ADJ_TAI, .constant = 2 };
 	__u64 expires;
 
-	ASSERT_LE(0, adjtimex(&tx));
+	ASSERT_TRUE(tw_set_tai(2));
 	expires = tw_clock(CLOCK_TAI) + TW_NSEC;
 	ASSERT_NE(0, tw_arm(self->fd, expires, 0));
-	tx.constant = 0;
-	ASSERT_LE(0, adjtimex(&tx));
+	ASSERT_TRUE(tw_set_tai(0));
 	EXPECT_EQ(NULL, one_record(self->fd, CLOCK_TAI, expires));
 }
 

@@ -21,19 +21,9 @@ static long setup_clock_set(int fd, __u32 clockid, __u32 flags)
 	return tw_ioctl(fd, TWHEEL_IOC_SETUP, &setup);
 }
 
-static bool set_wall_clock(__u64 ns)
-{
-	struct timespec ts = {
-		.tv_sec = ns / TW_NSEC,
-		.tv_nsec = ns % TW_NSEC,
-	};
-
-	return !clock_settime(CLOCK_REALTIME, &ts);
-}
-
 static bool jump_by(__s64 ns)
 {
-	return set_wall_clock(tw_clock(CLOCK_REALTIME) + ns);
+	return tw_set_wall_clock(tw_clock(CLOCK_REALTIME) + ns);
 }
 
 static bool about(__u64 jump, __s64 asked)
@@ -61,7 +51,7 @@ FIXTURE_SETUP(clockset)
 
 FIXTURE_TEARDOWN(clockset)
 {
-	set_wall_clock(tw_clock(CLOCK_MONOTONIC) + self->offset);
+	tw_set_wall_clock(tw_clock(CLOCK_MONOTONIC) + self->offset);
 	close(self->fd);
 }
 

@@ -9,7 +9,6 @@
  *   TWHEEL_SCALE=N  five times the timers of a flood, 1,000,000 by default
  */
 #include <sys/prctl.h>
-#include <sys/timex.h>
 #include <sys/wait.h>
 
 #include "pulse.h"
@@ -218,29 +217,9 @@ FIXTURE_VARIANT_ADD(step, tai_by_its_offset)
 	.by_tai = true,
 };
 
-static bool set_wall_clock(__u64 ns)
-{
-	struct timespec ts = {
-		.tv_sec = ns / TW_NSEC,
-		.tv_nsec = ns % TW_NSEC,
-	};
-
-	return !clock_settime(CLOCK_REALTIME, &ts);
-}
-
 static bool move_wall_clock(__s64 by)
 {
-	return set_wall_clock(tw_clock(CLOCK_REALTIME) + by);
-}
-
-static bool set_tai(long seconds)
-{
-	struct timex tx = {
-		.modes = ADJ_TAI,
-		.constant = seconds,
-	};
-
-	return adjtimex(&tx) >= 0;
+	return tw_set_wall_clock(tw_clock(CLOCK_REALTIME) + by);
 }
 
 static long tai(void)
@@ -259,7 +238,7 @@ static long tai(void)
 static bool step_by(bool by_tai, long seconds)
 {
 	tw_pin(seconds < 0);	/* fails if there is but one */
-	return by_tai ? set_tai(tai() + seconds) : move_wall_clock(seconds * (__s64)TW_NSEC);
+	return by_tai ? tw_set_tai(tai() + seconds) : move_wall_clock(seconds * (__s64)TW_NSEC);
 }
 
 /* Keeps a CPU from idling, as timers of an idle one may go to another. */
@@ -279,7 +258,7 @@ FIXTURE_SETUP(step)
 {
 	self->fd = -1;
 	self->offset = tw_clock(CLOCK_REALTIME) - tw_clock(CLOCK_MONOTONIC);
-	if (!move_wall_clock(0) || !set_tai(TAI_MIDDLE))
+	if (!move_wall_clock(0) || !tw_set_tai(TAI_MIDDLE))
 		SKIP(return, "the wall clock may not be set");
 	self->fd = tw_wheel(variant->clockid, TW_TICK_MIN, FLOOD);
 	ASSERT_LE(0, self->fd);
@@ -294,13 +273,13 @@ FIXTURE_TEARDOWN(step)
 	if (self->fd < 0)
 		return;
 	move_wall_clock(4 * TW_HOUR);
-	set_tai(TAI_MIDDLE + 2 * AHEAD);
+	tw_set_tai(TAI_MIDDLE + 2 * AHEAD);
 	__atomic_store_n(&self->stop, true, __ATOMIC_RELEASE);
 	pthread_join(self->busy, NULL);
 	tw_pulses_stop(&self->pulses);
 	close(self->fd);
-	set_tai(0);
-	set_wall_clock(tw_clock(CLOCK_MONOTONIC) + self->offset);
+	tw_set_tai(0);
+	tw_set_wall_clock(tw_clock(CLOCK_MONOTONIC) + self->offset);
 }
 
 /* FLOOD timers from @first on, @step apart, on the hrtimer of the first CPU */

@@ -29,7 +29,6 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/timex.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 
@@ -1163,26 +1162,6 @@ static void torment(__u64 *seed)
  * Clocks and CPUs
  */
 
-static void set_wall_clock(__u64 ns)
-{
-	struct timespec ts = {
-		.tv_sec = ns / TW_NSEC,
-		.tv_nsec = ns % TW_NSEC,
-	};
-
-	clock_settime(CLOCK_REALTIME, &ts);
-}
-
-static void set_tai(long seconds)
-{
-	struct timex tx = {
-		.modes = ADJ_TAI,
-		.constant = seconds,
-	};
-
-	adjtimex(&tx);
-}
-
 /* By nanoseconds to years, on the whole neither forward nor backward for long */
 static void *set_clocks(void *arg)
 {
@@ -1193,13 +1172,13 @@ static void *set_clocks(void *arg)
 	while (!stopped()) {
 		by = 1 + tw_random_below(&seed, 1ULL << (1 + tw_random_below(&seed, 58)));
 		if (!tw_random_below(&seed, 3))
-			set_tai(tw_random_below(&seed, 1ULL << tw_random_below(&seed, 17)));
+			tw_set_tai(tw_random_below(&seed, 1ULL << tw_random_below(&seed, 17)));
 		else if (!tw_random_below(&seed, 4))
-			set_wall_clock(begin);
+			tw_set_wall_clock(begin);
 		else if (tw_random_below(&seed, 2) && tw_clock(CLOCK_REALTIME) > by)
-			set_wall_clock(tw_clock(CLOCK_REALTIME) - by);
+			tw_set_wall_clock(tw_clock(CLOCK_REALTIME) - by);
 		else if (tw_clock(CLOCK_REALTIME) < begin + 1000000 * TW_HOUR)
-			set_wall_clock(tw_clock(CLOCK_REALTIME) + by);
+			tw_set_wall_clock(tw_clock(CLOCK_REALTIME) + by);
 		count(&shared->steps);
 		usleep(tw_random_below(&seed, tw_random_below(&seed, 4) ? 3000 : 100000));
 	}
@@ -1264,8 +1243,8 @@ FIXTURE_SETUP(hostile)
 
 FIXTURE_TEARDOWN(hostile)
 {
-	set_tai(0);
-	set_wall_clock(tw_clock(CLOCK_MONOTONIC) + self->offset);
+	tw_set_tai(0);
+	tw_set_wall_clock(tw_clock(CLOCK_MONOTONIC) + self->offset);
 	if (*self->limit)
 		tw_put(USER_LIMIT, self->limit);
 	tw_put(SECOND_CPU, "1");

@@ -3,7 +3,6 @@
  * moderation.c - wake_batch and wake_delay_ns: when readers learn of records
  */
 #include <sys/epoll.h>
-#include <sys/timex.h>
 
 #include "twheel_test.h"
 
@@ -271,36 +270,16 @@ FIXTURE_VARIANT_ADD(moderated_clock, tai)
 	.clockid = CLOCK_TAI,
 };
 
-static bool set_wall_clock(__u64 ns)
-{
-	struct timespec ts = {
-		.tv_sec = ns / TW_NSEC,
-		.tv_nsec = ns % TW_NSEC,
-	};
-
-	return !clock_settime(CLOCK_REALTIME, &ts);
-}
-
 static bool move_wall_clock(__s64 by)
 {
-	return set_wall_clock(tw_clock(CLOCK_REALTIME) + by);
-}
-
-static bool set_tai(long seconds)
-{
-	struct timex tx = {
-		.modes = ADJ_TAI,
-		.constant = seconds,
-	};
-
-	return adjtimex(&tx) >= 0;
+	return tw_set_wall_clock(tw_clock(CLOCK_REALTIME) + by);
 }
 
 FIXTURE_SETUP(moderated_clock)
 {
 	self->fd = -1;
 	self->offset = tw_clock(CLOCK_REALTIME) - tw_clock(CLOCK_MONOTONIC);
-	if (!move_wall_clock(0) || !set_tai(3600))
+	if (!move_wall_clock(0) || !tw_set_tai(3600))
 		SKIP(return, "the wall clock may not be set");
 	self->fd = tw_open(O_NONBLOCK);
 	ASSERT_LE(0, self->fd);
@@ -310,8 +289,8 @@ FIXTURE_SETUP(moderated_clock)
 
 FIXTURE_TEARDOWN(moderated_clock)
 {
-	set_tai(0);
-	set_wall_clock(tw_clock(CLOCK_MONOTONIC) + self->offset);
+	tw_set_tai(0);
+	tw_set_wall_clock(tw_clock(CLOCK_MONOTONIC) + self->offset);
 	close(self->fd);
 }
 
@@ -329,7 +308,7 @@ TEST_F(moderated_clock, a_set_forward_does_not_lose_the_wake_up)
 
 TEST_F(moderated_clock, an_offset_of_tai_does_not_put_off_the_wake_up)
 {
-	ASSERT_TRUE(set_tai(0));
+	ASSERT_TRUE(tw_set_tai(0));
 	EXPECT_TRUE(tw_wait_readable(self->fd));
 }
 

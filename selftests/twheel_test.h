@@ -27,6 +27,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/timex.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -479,6 +480,32 @@ static inline __u64 tw_env(const char *name, __u64 fallback)
 	const char *text = getenv(name);
 
 	return text && *text ? strtoull(text, NULL, 0) : fallback;
+}
+
+static inline bool tw_set_wall_clock(__u64 ns)
+{
+	struct timespec ts = {
+		.tv_sec = ns / TW_NSEC,
+		.tv_nsec = ns % TW_NSEC,
+	};
+
+	return !clock_settime(CLOCK_REALTIME, &ts);
+}
+
+static inline bool tw_move_wall_clock(__s64 by)
+{
+	return tw_set_wall_clock(tw_clock(CLOCK_REALTIME) + by);
+}
+
+/* How far TAI is ahead of the wall clock; the kernel knows whole seconds. */
+static inline bool tw_set_tai(long seconds)
+{
+	struct timex tx = {
+		.modes = ADJ_TAI,
+		.constant = seconds,
+	};
+
+	return adjtimex(&tx) >= 0;
 }
 
 /* Kernels that look for bugs put guards around what is allocated. */

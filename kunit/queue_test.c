@@ -84,33 +84,36 @@ static void push(struct kunit *test, u32 index)
 	struct line *line = test->priv;
 
 	KUNIT_ASSERT_NE(test, line->q.free_block, WHEEL_NONE);
-	tw_queue_push(&line->q, &line->ts, index);
+	tw_timer(&line->ts, index)->place = tw_queue_push(&line->q, &line->ts, index);
 	line->order[line->nr++] = index;
 	line->in[index] = true;
 }
 
-static void forget(struct line *line, u32 at)
+static void forget(struct line *line, u32 at, u32 nr)
 {
-	line->in[line->order[at]] = false;
-	line->nr--;
-	memmove(&line->order[at], &line->order[at + 1], (line->nr - at) * sizeof(u32));
+	u32 i;
+
+	for (i = at; i < at + nr; i++)
+		line->in[line->order[i]] = false;
+	line->nr -= nr;
+	memmove(&line->order[at], &line->order[at + nr], (line->nr - at) * sizeof(u32));
 }
 
-static void shift(struct kunit *test)
+static void shift(struct kunit *test, u32 nr)
 {
 	struct line *line = test->priv;
 	u32 index = WHEEL_NONE;
 
 	KUNIT_ASSERT_EQ(test, tw_queue_peek(&line->q, &line->ts, &index, 1), 1);
 	KUNIT_ASSERT_EQ(test, index, line->order[0]);
-	tw_queue_shift(&line->q);
-	forget(line, 0);
+	tw_queue_shift(&line->q, nr);
+	forget(line, 0, nr);
 }
 
 static void remove_at(struct line *line, u32 at)
 {
 	tw_queue_remove(&line->q, &line->ts, tw_timer(&line->ts, line->order[at])->place);
-	forget(line, at);
+	forget(line, at, 1);
 }
 
 static void verify(struct kunit *test)
@@ -126,7 +129,7 @@ static void empty(struct kunit *test)
 	struct line *line = test->priv;
 
 	while (line->nr)
-		shift(test);
+		shift(test, 1);
 	verify(test);
 	KUNIT_EXPECT_EQ(test, line->q.first, WHEEL_NONE);
 	KUNIT_EXPECT_EQ(test, line->q.last, WHEEL_NONE);
@@ -171,6 +174,23 @@ static void a_look_shows_as_many_as_it_asks_for(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, seen, min(max, nr));
 		KUNIT_EXPECT_EQ(test, memcmp(index, line->order, seen * sizeof(*index)), 0);
 		KUNIT_EXPECT_EQ(test, index[seen], WHEEL_NONE);
+	}
+}
+
+static void any_number_can_leave_at_once(struct kunit *test)
+{
+	u32 i, nr = *(const u32 *)test->param_value, leave;
+	struct line *line = line_for(test, NODES);
+
+	for (leave = 1; leave <= nr; leave += 1 + nr / 20) {
+		for (i = 0; i < nr; i++)
+			push(test, i);
+		/* Gaps before, between and behind those that leave. */
+		for (i = 0; i < line->nr && line->nr > leave; i += 1 + i)
+			remove_at(line, i);
+		shift(test, leave);
+		verify(test);
+		empty(test);
 	}
 }
 
@@ -259,7 +279,7 @@ static void packing_the_first_run_leaves_the_next_one_enough(struct kunit *test)
 	u32 i;
 
 	for (i = 1; i < TW_QUEUE_ENTRIES; i++)
-		shift(test);
+		shift(test, 1);
 	/* The first block has one timer and the second one: a run of too few. */
 	remove_at(line, 1);
 	verify(test);
@@ -283,7 +303,7 @@ static void random_calls_do_what_an_array_would(struct kunit *test)
 {
 	u32 step, round, index, nr = 64 + *(const u32 *)test->param_value;
 	struct line *line = line_for(test, nr);
-	u32 pushes = 0, shifts = 0;
+	u32 pushes = 0, shifts = 0, most = 0;
 	struct rnd_state random;
 
 	tw_kunit_seed(test, &random);
@@ -291,12 +311,13 @@ static void random_calls_do_what_an_array_would(struct kunit *test)
 		/* Each round has a mood of its own. */
 		pushes = 1 + tw_kunit_below(&random, 100);
 		shifts = tw_kunit_below(&random, 50);
+		most = 1 + tw_kunit_below(&random, round % 2 ? 1 : 3 * TW_QUEUE_ENTRIES);
 		for (step = 0; step < 300; step++) {
 			index = tw_kunit_below(&random, nr);
 			if (tw_kunit_below(&random, 100) < pushes && !line->in[index])
 				push(test, index);
 			else if (line->nr && tw_kunit_below(&random, 100) < shifts)
-				shift(test);
+				shift(test, 1 + tw_kunit_below(&random, min(line->nr, most)));
 			else if (line->nr)
 				remove_at(line, tw_kunit_below(&random, line->nr));
 			if (step % 16 == 0)
@@ -310,6 +331,7 @@ static void random_calls_do_what_an_array_would(struct kunit *test)
 static struct kunit_case queue_cases[] = {
 	KUNIT_CASE_PARAM(who_comes_first_is_read_first, count_gen_params),
 	KUNIT_CASE_PARAM(a_look_shows_as_many_as_it_asks_for, count_gen_params),
+	KUNIT_CASE_PARAM(any_number_can_leave_at_once, count_gen_params),
 	KUNIT_CASE_PARAM(any_timer_can_be_removed, count_gen_params),
 	KUNIT_CASE_PARAM(gaps_take_no_more_blocks_than_there_are, count_gen_params),
 	KUNIT_CASE(a_timer_that_comes_and_goes_leaves_no_trail),

@@ -346,7 +346,7 @@ static void tw_ready_push(struct tw_engine *e, u32 index, struct tw_timer *t,
 
 	t->node.owner |= TW_READY;
 	t->fired_ns = now;
-	tw_queue_push(&e->queue, &e->timers, index);
+	t->place = tw_queue_push(&e->queue, &e->timers, index);
 	e->stats.fired++;
 	trace_twheel_expire(e->number, tw_timer_id(t, index), t->expires_ns, now);
 }
@@ -361,21 +361,13 @@ static void tw_free_timer(struct tw_engine *e, u32 index)
 		schedule_delayed_work(&e->trim, TW_KEEP_JIFFIES);
 }
 
-/* A timer is no longer in the queue. */
-static void tw_ready_left(struct tw_engine *e, struct tw_timer *t)
-{
-	lockdep_assert_held(&e->lock);
-
-	t->node.owner &= ~TW_READY;
-	tw_hush_if_empty(e);
-}
-
 static void tw_ready_remove(struct tw_engine *e, struct tw_timer *t)
 {
 	lockdep_assert_held(&e->lock);
 
 	tw_queue_remove(&e->queue, &e->timers, t->place);
-	tw_ready_left(e, t);
+	t->node.owner &= ~TW_READY;
+	tw_hush_if_empty(e);
 }
 
 /*
@@ -1216,15 +1208,14 @@ static bool tw_next_period(struct tw_timer *t, u64 now)
 	return true;
 }
 
-/* Takes the first record off the queue, that of a timer which has been told. */
+/* A timer has been told, and its record taken off the queue. */
 static void tw_consume(struct tw_engine *e, u32 index, u64 now)
 {
 	struct tw_timer *t = tw_timer(&e->timers, index);
 
 	lockdep_assert_held(&e->lock);
 
-	tw_queue_shift(&e->queue);
-	tw_ready_left(e, t);
+	t->node.owner &= ~TW_READY;
 	if (t->interval_ns && tw_next_period(t, now))
 		tw_place(e, index, t, now);
 	else
@@ -1262,8 +1253,9 @@ u32 tw_engine_read(struct tw_engine *e, u32 max, tw_copy_t copy, void *to,
 	nr += jumped;
 	taken = nr ? copy(to, e->events, sizeof(*e->events), nr) : 0;
 	wheel_forward(&e->wheel, now >> e->tick_shift);
-	if (taken && jumped) {
+	if (taken) {
 		e->jumped = false;
+		tw_queue_shift(&e->queue, taken - jumped);
 		tw_hush_if_empty(e);
 	}
 	for (i = jumped; i < taken; i++)

@@ -98,13 +98,16 @@ static void tw_queue_drop(struct tw_queue *q, u32 block)
 	tw_queue_free_block(q, block);
 }
 
-static void tw_queue_put(struct tw_queue *q, const struct tw_timers *ts, u32 block, u32 index)
+/* Appends a timer to a block that has room. Its place. */
+static __always_inline u32 tw_queue_put(struct tw_queue *q, u32 block, u32 index)
 {
 	struct tw_queue_block *b = tw_queue_block(q, block);
+	u32 pos = b->end;
 
-	tw_timer(ts, index)->place = block << TW_QUEUE_POS_BITS | b->end;
-	b->index[b->end++] = index;
+	b->index[pos] = index;
+	b->end = pos + 1;
 	b->nr++;
+	return block << TW_QUEUE_POS_BITS | pos;
 }
 
 /* Appends the timers of a block to @index, and leaves the block empty. How many. */
@@ -139,7 +142,8 @@ static void tw_queue_pack(struct tw_queue *q, const struct tw_timers *ts, u32 fi
 	if (first == q->first)
 		nr_first = nr - nr_first;
 	for (i = 0; i < nr; i++)
-		tw_queue_put(q, ts, i < nr_first ? first : second, index[i]);
+		tw_timer(ts, index[i])->place =
+			tw_queue_put(q, i < nr_first ? first : second, index[i]);
 	tw_queue_drop(q, third);
 	if (nr_first == nr)
 		tw_queue_drop(q, second);
@@ -194,31 +198,40 @@ static void tw_queue_extend(struct tw_queue *q)
 	q->last = block;
 }
 
+static bool tw_queue_is_full(const struct tw_queue *q)
+{
+	return q->last == WHEEL_NONE || tw_queue_block(q, q->last)->end == TW_QUEUE_ENTRIES;
+}
+
+static noinline void tw_queue_make_room(struct tw_queue *q, const struct tw_timers *ts)
+{
+	tw_queue_tidy(q, ts, q->last);
+	if (tw_queue_is_full(q))
+		tw_queue_extend(q);
+}
+
 /**
  * tw_queue_push() - add a timer at the end
  * @q:     the queue
  * @ts:    the table of timers
  * @index: a timer that is not in the queue
+ *
+ * Return: its place, which the timer has to know.
  */
-void tw_queue_push(struct tw_queue *q, const struct tw_timers *ts, u32 index)
+u32 tw_queue_push(struct tw_queue *q, const struct tw_timers *ts, u32 index)
 {
-	if (q->last != WHEEL_NONE && tw_queue_block(q, q->last)->end == TW_QUEUE_ENTRIES)
-		tw_queue_tidy(q, ts, q->last);
-	if (q->last == WHEEL_NONE || tw_queue_block(q, q->last)->end == TW_QUEUE_ENTRIES)
-		tw_queue_extend(q);
-	tw_queue_put(q, ts, q->last, index);
+	if (tw_queue_is_full(q))
+		tw_queue_make_room(q, ts);
 	q->nr++;
+	return tw_queue_put(q, q->last, index);
 }
 
 /**
  * tw_queue_peek() - look at the first timers
  * @q:     the queue
  * @ts:    the table of timers
- * @index: out: the timers
+ * @index: out: the timers, which will be at hand when the caller gets to them
  * @max:   at most so many
- *
- * Has the timers at hand when the caller gets to them, and those after them when it looks
- * again.
  *
  * Return: how many.
  */
@@ -227,35 +240,42 @@ u32 tw_queue_peek(const struct tw_queue *q, const struct tw_timers *ts, u32 *ind
 	const struct tw_queue_block *b;
 	u32 i, block, nr = 0;
 
-	for (block = q->first; block != WHEEL_NONE && nr < 2 * max; block = b->next) {
+	for (block = q->first; block != WHEEL_NONE && nr < max; block = b->next) {
 		b = tw_queue_block(q, block);
 		if (b->next != WHEEL_NONE)
 			prefetch(tw_queue_block(q, b->next));
-		for (i = b->begin; i < b->end && nr < 2 * max; i++) {
+		for (i = b->begin; i < b->end && nr < max; i++) {
 			if (b->index[i] == WHEEL_NONE)
 				continue;
 			prefetchw(tw_timer(ts, b->index[i]));
-			if (nr < max)
-				index[nr] = b->index[i];
-			nr++;
+			index[nr++] = b->index[i];
 		}
 	}
-	return min(nr, max);
+	return nr;
 }
 
 /**
- * tw_queue_shift() - take the first timer off the queue
- * @q: the queue, which is not empty
+ * tw_queue_shift() - take the first timers off the queue
+ * @q:  the queue
+ * @nr: how many, of those that it has
  */
-void tw_queue_shift(struct tw_queue *q)
+void tw_queue_shift(struct tw_queue *q, u32 nr)
 {
-	struct tw_queue_block *b = tw_queue_block(q, q->first);
+	struct tw_queue_block *b;
+	u32 here;
 
-	while (b->index[b->begin++] == WHEEL_NONE)
-		;
-	q->nr--;
-	if (!--b->nr)
-		tw_queue_drop(q, q->first);
+	q->nr -= nr;
+	while (nr) {
+		b = tw_queue_block(q, q->first);
+		here = min_t(u32, nr, b->nr);
+		nr -= here;
+		b->nr -= here;
+		if (!b->nr)
+			tw_queue_drop(q, q->first);
+		else
+			while (here)
+				here -= b->index[b->begin++] != WHEEL_NONE;
+	}
 }
 
 /**

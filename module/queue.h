@@ -65,9 +65,9 @@ struct tw_timers;
 void tw_queue_init(struct tw_queue *q);
 u32 tw_queue_blocks_for(u32 nr_timers);
 void tw_queue_add_blocks(struct tw_queue *q, void *chunk);
-void tw_queue_push(struct tw_queue *q, const struct tw_timers *ts, u32 index);
+u32 tw_queue_push(struct tw_queue *q, const struct tw_timers *ts, u32 index);
 u32 tw_queue_peek(const struct tw_queue *q, const struct tw_timers *ts, u32 *index, u32 max);
-void tw_queue_shift(struct tw_queue *q);
+void tw_queue_shift(struct tw_queue *q, u32 nr);
 void tw_queue_remove(struct tw_queue *q, const struct tw_timers *ts, u32 place);
 const char *tw_queue_check(const struct tw_queue *q, const struct tw_timers *ts);
 

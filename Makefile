@@ -36,13 +36,16 @@ MODULES_INSTALL = $(KBUILD) KERNELRELEASE=$(RELEASE) INSTALL_MOD_PATH=$(DEST) \
 # "su" leaves the directories of root's programs out.
 DEPMOD = PATH="$$PATH:/usr/sbin:/sbin" depmod
 
-all: modules twheelctl
+LIB = $(MAKE) --no-print-directory -s -C lib OUTPUT=$(CURDIR)/build/lib \
+	PREFIX=$(PREFIX) DESTDIR=$(DEST)
+
+all: modules twheelctl libtwheel
 
 help:
 	@echo 'For users:'
-	@echo '  make                 build module/twheel.ko and build/twheelctl'
+	@echo '  make                 build module/twheel.ko, build/twheelctl and build/lib'
 	@echo '                       KDIR=DIR: for the kernel whose build directory this is'
-	@echo '  sudo make install    install both, the header, man pages, the udev rule'
+	@echo '  sudo make install    install them, the headers, man pages, the udev rule'
 	@echo '                       DESTDIR=DIR, PREFIX=DIR: elsewhere'
 	@echo '  sudo make uninstall  remove that again; with the same KDIR, DESTDIR, PREFIX'
 	@echo '  make run             a day in the life of a service, in a virtual machine'
@@ -83,6 +86,9 @@ modules:
 twheelctl:
 	$(MAKE) -s -C tools/twheelctl OUTPUT=$(CURDIR)/build
 
+libtwheel:
+	$(LIB)
+
 # Whatever the umask, others can read what they are to use.
 install: all
 	$(if $(DEST),,@$(DEPMOD) -V >/dev/null 2>&1 || { \
@@ -95,7 +101,7 @@ install_files:
 	install -D -m 755 build/twheelctl $(DEST)$(PREFIX)/bin/twheelctl
 	install -D -m 644 Documentation/twheelctl.1 \
 		$(DEST)$(PREFIX)/share/man/man1/twheelctl.1
-	install -D -m 644 uapi/linux/twheel.h $(DEST)$(PREFIX)/include/linux/twheel.h
+	$(LIB) install
 	install -D -m 644 tools/install/twheel.conf \
 		$(DEST)$(PREFIX)/share/doc/twheel/modules-load.d/twheel.conf
 	install -D -m 644 tools/install/70-twheel.rules \
@@ -110,8 +116,8 @@ uninstall:
 	rm -rf $(MODULES)
 	rm -f $(DEST)/etc/udev/rules.d/70-twheel.rules \
 		$(DEST)$(PREFIX)/share/doc/twheel/modules-load.d/twheel.conf \
-		$(DEST)$(PREFIX)/include/linux/twheel.h \
 		$(DEST)$(PREFIX)/share/man/man1/twheelctl.1 $(DEST)$(PREFIX)/bin/twheelctl
+	$(LIB) uninstall
 	@rmdir $(MODULES:/twheel=) $(DEST)$(PREFIX)/share/doc/twheel/modules-load.d \
 		$(DEST)$(PREFIX)/share/doc/twheel 2>/dev/null || :
 	$(if $(DEST),,@! grep -qs '^twheel ' /proc/modules || \
@@ -200,6 +206,6 @@ clean:
 	rm -rf build
 	if [ -e $(KDIR)/Makefile ]; then $(KBUILD) clean; fi
 
-.PHONY: all help modules twheelctl install install_files uninstall run shell test \
+.PHONY: all help modules twheelctl libtwheel install install_files uninstall run shell test \
 	test-all test-debug check-host bench bench-bars bench-kernel bench-user bench-host \
 	selftests kselftest kunit coverage mutate fuzz fuzz-host check-tools lint clean

@@ -188,10 +188,7 @@ static u64 tw_expiry_tick(const struct tw_engine *e, u64 expires_ns, u64 slack_n
 	if (!slack_ns)
 		return first;
 	last = tw_add_ns(expires_ns, slack_ns) >> e->tick_shift;
-	if (last <= first)
-		return first;
-	/* The highest bit in which they differ is set in last: clear those below. */
-	return last & ~((1ULL << (fls64((first - 1) ^ last) - 1)) - 1);
+	return last > first ? wheel_roundest(first, last) : first;
 }
 
 static u64 tw_tick_ns(const struct tw_engine *e, u64 tick)

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * A cascading hierarchical timing wheel over all 64 bits of ticks.
  *
@@ -183,6 +183,19 @@ static inline struct wheel_node *wheel_node(const struct wheel *w, u32 index)
 	char *chunk = w->nodes[index >> WHEEL_NODE_SHIFT];
 
 	return (void *)(chunk + (index & (WHEEL_CHUNK_NODES - 1)) * WHEEL_NODE_SIZE);
+}
+
+/**
+ * wheel_roundest() - the tick that most timers with slack agree on
+ * @first: the first tick that will do, not 0
+ * @last:  the last one, not before it
+ *
+ * Return: of the ticks from @first to @last that with the most zeroes at its end.
+ */
+static inline u64 wheel_roundest(u64 first, u64 last)
+{
+	/* The highest bit in which they differ is set in last: clear those below. */
+	return last & ~((1ULL << (fls64((first - 1) ^ last) - 1)) - 1);
 }
 
 #endif /* TWHEEL_WHEEL_H */

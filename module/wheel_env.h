@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * Everything that wheel.[ch] may see of the world: fixed-width types and a few
  * bit operations. The kernel supplies them inside the kernel; elsewhere the

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * libtwheel - timers with callbacks, in any event loop
+ *
+ * A wheel has timers, and one descriptor that becomes readable when there is something
+ * to do for it. Put that into the event loop that is there already, and call
+ * twheel_dispatch() when it is readable: that calls the functions of the timers that
+ * are due. Or leave the loop to twheel_run().
+ *
+ *	static void idle(struct twheel *w, struct twheel_timer *t, uint64_t missed)
+ *	{
+ *		close_connection(TWHEEL_CONTAINER(t, struct connection, timeout));
+ *	}
+ *
+ *	twheel_open(&w, NULL);
+ *	twheel_arm(w, &c->timeout, 30 * TWHEEL_SEC, idle);	// and again to push it later
+ *	twheel_cancel(w, &c->timeout);
+ *
+ * Rules that hold for every function:
+ *
+ * - Every time is in nanoseconds, of the clock of the wheel, of which TWHEEL_NEVER is
+ *   the end. A function is never called before its time, and less than one tick of the
+ *   wheel after it, plus the slack that was given, if the program calls
+ *   twheel_dispatch() as soon as the descriptor is readable.
+ * - What returns an int returns 0 or more, or a negative errno. A call that fails has
+ *   changed nothing, unless its description says otherwise.
+ * - A wheel belongs to one thread at a time. Threads take a wheel each. After fork(2)
+ *   the child must leave the wheel alone, but for twheel_close(), which does not
+ *   disturb the parent's.
+ * - A function that is called for a timer may do anything with any timer: arm, move,
+ *   cancel and free it, its own too. It may close the wheel, and dispatch. It must not
+ *   leave by longjmp() or by an exception.
+ * - A struct twheel_timer is the program's. It is zeroed once, before its first use, and
+ *   may be freed, moved or reused whenever it is not armed. Nothing ever refers to a
+ *   timer that is not armed.
+ */
+#ifndef TWHEEL_H
+#define TWHEEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <linux/twheel.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TWHEEL_USEC	UINT64_C(1000)
+#define TWHEEL_MSEC	UINT64_C(1000000)
+#define TWHEEL_SEC	UINT64_C(1000000000)
+
+/** TWHEEL_CONTAINER - the struct of @type whose @member the timer at @ptr is */
+#define TWHEEL_CONTAINER(ptr, type, member) \
+	((type *)((char *)(ptr) - offsetof(type, member)))
+
+struct twheel;
+struct twheel_timer;
+
+/**
+ * twheel_fn - what is called when a timer is due
+ * @w:      the wheel
+ * @t:      the timer. Unless it is periodic and goes on, it is not armed any more
+ * @missed: of a periodic timer of TWHEEL_MISFIRE_COUNT: how many further periods have
+ *          passed without a call. 0 otherwise
+ */
+typedef void twheel_fn(struct twheel *w, struct twheel_timer *t, uint64_t missed);
+
+/* A timer. Zero it, and leave what is in it to the library. */
+struct twheel_timer {
+	twheel_fn *fn;
+	uint64_t deadline_ns;
+	uint64_t slack_ns;
+	uint64_t interval_ns;
+	uint32_t count;
+	uint32_t slot;
+	uint8_t misfire;
+	uint8_t resv[7];
+};
+
+/**
+ * enum twheel_backend - where the timers of a wheel are
+ * @TWHEEL_AUTO:   in the kernel if /dev/twheel can be opened, else in the process
+ * @TWHEEL_DEVICE: in the kernel
+ * @TWHEEL_LOCAL:  in the process, with one timerfd
+ */
+enum twheel_backend {
+	TWHEEL_AUTO	= 0,
+	TWHEEL_DEVICE	= 1,
+	TWHEEL_LOCAL	= 2,
+};
+
+/**
+ * enum twheel_clock - the clock of a wheel
+ * @TWHEEL_MONOTONIC: time since boot without suspend, which nobody can set
+ * @TWHEEL_BOOTTIME:  the same with suspend
+ * @TWHEEL_REALTIME:  the wall clock; timers follow when it is set
+ * @TWHEEL_TAI:       the wall clock without leap seconds
+ * @TWHEEL_MANUAL:    begins at 0 and is moved by twheel_advance() only, for tests and
+ *                    simulations
+ */
+enum twheel_clock {
+	TWHEEL_MONOTONIC	= 0,
+	TWHEEL_BOOTTIME		= 1,
+	TWHEEL_REALTIME		= 2,
+	TWHEEL_TAI		= 3,
+	TWHEEL_MANUAL		= 4,
+};
+
+/**
+ * struct twheel_options - for twheel_open(); zeroes are good
+ * @backend:  where the timers are
+ * @clock:    which clock
+ * @tick_ns:  granularity: the largest power of two that is not above this, of 4,096 ns
+ *            to 1.07 s. 0: 1.05 ms
+ * @slack_ns: of each timer that is armed without one of its own
+ * @capacity: at most so many timers at one time. 0: as many as the device gives by
+ *            default, or as there can be
+ * @resv:     must be 0
+ */
+struct twheel_options {
+	enum twheel_backend backend;
+	enum twheel_clock clock;
+	uint64_t tick_ns;
+	uint64_t slack_ns;
+	uint32_t capacity;
+	uint32_t resv[7];
+};
+
+/**
+ * struct twheel_spec - for twheel_arm_spec(): everything about a timer
+ * @expires_ns:  when it is due first, an absolute time; TWHEEL_NEVER parks it
+ * @interval_ns: then again each so many. 0: once
+ * @slack_ns:    how much later it may be called, so that wake-ups are shared and
+ *               operations saved. 0: as twheel_options.slack_ns has it
+ * @count:       how often a periodic timer is due in all, periods that are missed
+ *               included. 0: until it is cancelled
+ * @misfire:     what becomes of periods that pass without a call, enum twheel_misfire:
+ *               TWHEEL_MISFIRE_COUNT (one call, with their number), _BURST (a call for
+ *               each), _SKIP (one call, without their number)
+ * @resv:        must be 0
+ */
+struct twheel_spec {
+	uint64_t expires_ns;
+	uint64_t interval_ns;
+	uint64_t slack_ns;
+	uint32_t count;
+	uint8_t misfire;
+	uint8_t resv[11];
+};
+
+/**
+ * struct twheel_counts - for twheel_stats(): what has been going on
+ * @armed:    timers armed now
+ * @pending:  timers that the kernel (or what stands for it in the process) has for them
+ * @arms:     timers armed by the program
+ * @moves:    armed ones that were armed anew
+ * @cancels:  armed ones that were cancelled
+ * @calls:    functions called
+ * @records:  expiries that were read
+ * @sent:     operations sent
+ * @syscalls: system calls made, those to look at the clock not counted
+ * @resv:     0
+ * @lateness: calls that were late by l ns, 2^(i-1) <= l < 2^i; [0]: not at all. What slack
+ *            allows counts as late here
+ */
+struct twheel_counts {
+	uint64_t armed;
+	uint64_t pending;
+	uint64_t arms;
+	uint64_t moves;
+	uint64_t cancels;
+	uint64_t calls;
+	uint64_t records;
+	uint64_t sent;
+	uint64_t syscalls;
+	uint64_t resv[7];
+	uint64_t lateness[64];
+};
+
+/**
+ * twheel_open() - make a wheel
+ * @w:       out: the wheel; NULL after an error
+ * @options: what is special about it, or NULL
+ *
+ * With TWHEEL_AUTO it works on any Linux, module or not.
+ *
+ * Return: 0. -EINVAL: wrong options. -ENOMEM, -EMFILE, -ENFILE. If the device was asked
+ * for, also what open(2) and TWHEEL_IOC_SETUP say: -ENOENT (no module), -EACCES, -EPERM
+ * (a limit).
+ */
+int twheel_open(struct twheel **w, const struct twheel_options *options);
+
+/**
+ * twheel_close() - end a wheel
+ * @w: the wheel, or NULL
+ *
+ * What is armed is forgotten, without a call and without a look at it: its memory may be
+ * gone already. Zero a timer that was armed before it is used with another wheel.
+ */
+void twheel_close(struct twheel *w);
+
+/**
+ * twheel_fd() - the descriptor to wait for
+ * @w: the wheel
+ *
+ * It is readable, level-triggered, when twheel_dispatch() has something to do. Only
+ * poll(2), select(2), epoll(7) and the like may be done to it.
+ *
+ * Return: the descriptor.
+ */
+int twheel_fd(const struct twheel *w);
+
+/** twheel_is_device() - whether the timers of the wheel @w are in the kernel */
+bool twheel_is_device(const struct twheel *w);
+
+/** twheel_now() - the time on the clock of the wheel @w */
+uint64_t twheel_now(const struct twheel *w);
+
+/**
+ * twheel_arm() - call a function once, after a time
+ * @w:        the wheel
+ * @t:        the timer. If it is armed, this moves it; what was armed before does not
+ *            matter any more
+ * @delay_ns: from now
+ * @fn:       the function
+ *
+ * Return: 0. -EINVAL: no function, or @t is armed, but not in this wheel. If it is armed
+ * for the first time in a while, also -ENOSPC: the capacity is in use. -ENOMEM. -EPERM:
+ * beyond a limit of the device, see user_memory_max of the module.
+ */
+int twheel_arm(struct twheel *w, struct twheel_timer *t, uint64_t delay_ns, twheel_fn *fn);
+
+/**
+ * twheel_arm_at() - call a function once, at a time
+ * @w:          the wheel
+ * @t:          the timer, as for twheel_arm()
+ * @expires_ns: absolute. What has passed is due at once; TWHEEL_NEVER never
+ * @fn:         the function
+ *
+ * Return: as twheel_arm().
+ */
+int twheel_arm_at(struct twheel *w, struct twheel_timer *t, uint64_t expires_ns,
+		  twheel_fn *fn);
+
+/**
+ * twheel_every() - call a function again and again
+ * @w:           the wheel
+ * @t:           the timer, as for twheel_arm()
+ * @interval_ns: first after this, and then each so many, without drift. Not 0
+ * @fn:          the function
+ *
+ * Return: as twheel_arm().
+ */
+int twheel_every(struct twheel *w, struct twheel_timer *t, uint64_t interval_ns,
+		 twheel_fn *fn);
+
+/**
+ * twheel_arm_spec() - arm a timer with everything that there is to say about it
+ * @w:    the wheel
+ * @t:    the timer, as for twheel_arm()
+ * @spec: what there is to say
+ * @fn:   the function
+ *
+ * Return: as twheel_arm().
+ */
+int twheel_arm_spec(struct twheel *w, struct twheel_timer *t, const struct twheel_spec *spec,
+		    twheel_fn *fn);
+
+/**
+ * twheel_cancel() - see to it that a timer is not called
+ * @w: the wheel
+ * @t: the timer
+ *
+ * From now on its function is not called for what was armed, and nothing refers to it.
+ *
+ * Return: 1 if it was armed, 0 if it was not. -EINVAL: it is armed, but not in this wheel.
+ */
+int twheel_cancel(struct twheel *w, struct twheel_timer *t);
+
+/** twheel_is_armed() - whether the timer @t is armed */
+static inline bool twheel_is_armed(const struct twheel_timer *t)
+{
+	return t->slot != 0;
+}
+
+/** twheel_deadline() - when the timer @t is due next; TWHEEL_NEVER if it is not armed */
+static inline uint64_t twheel_deadline(const struct twheel_timer *t)
+{
+	return t->slot ? t->deadline_ns : TWHEEL_NEVER;
+}
+
+/**
+ * twheel_dispatch() - call what is due
+ * @w:   the wheel
+ * @max: at most so many functions; 0 for as many as are due
+ *
+ * Does not wait. If it stops at @max the descriptor stays readable.
+ *
+ * Return: how many were called. -ENOMEM: what was due was called, but not all could be sent
+ * that had to be; call it again soon, whether the descriptor is readable or not.
+ */
+int twheel_dispatch(struct twheel *w, int max);
+
+/**
+ * twheel_flush() - send what waits to be sent
+ * @w: the wheel
+ *
+ * Never needed: what waits is sent in time. For who is about to hand the processor over
+ * for long, or wants to know that the kernel has taken everything.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int twheel_flush(struct twheel *w);
+
+/**
+ * twheel_next() - when twheel_dispatch() is to be called next
+ * @w: the wheel
+ *
+ * For who has no descriptor to wait for, but a time, and for simulations. There may be
+ * nothing to call then, if timers were moved or cancelled; but not before.
+ *
+ * Return: the time, TWHEEL_NEVER if there is none.
+ */
+uint64_t twheel_next(struct twheel *w);
+
+/**
+ * twheel_run() - dispatch until no timer is armed, or until twheel_stop()
+ * @w: the wheel; not of a manual clock, which nobody would move: -EINVAL
+ *
+ * Return: 0, or an error of poll(2) or of twheel_dispatch(); -EINTR if a signal came.
+ */
+int twheel_run(struct twheel *w);
+
+/** twheel_stop() - have twheel_run() of the wheel @w return after the present call */
+void twheel_stop(struct twheel *w);
+
+/**
+ * twheel_advance() - move the manual clock
+ * @w:     the wheel
+ * @to_ns: the new time, not before the present one. Whoever is due by then is called by
+ *         the next twheel_dispatch()
+ *
+ * Return: 0. -EINVAL: not a manual clock, or backwards.
+ */
+int twheel_advance(struct twheel *w, uint64_t to_ns);
+
+/** twheel_stats() - tell what has been going on in the wheel @w, in @counts */
+void twheel_stats(const struct twheel *w, struct twheel_counts *counts);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TWHEEL_H */

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * What the parts of libtwheel know of each other.
+ *
+ *   twheel.c   what the program calls: timers, dispatch
+ *   slots.c    which slot a timer gets, and what has to be sent: the laziness
+ *   device.c   slots as timers of /dev/twheel
+ *   local.c    slots as timers of a wheel in the process
+ */
+#ifndef LIBTWHEEL_INTERNAL_H
+#define LIBTWHEEL_INTERNAL_H
+
+/* All else is hidden. */
+#pragma GCC visibility push(default)
+#include <twheel.h>
+#pragma GCC visibility pop
+
+#include "../module/wheel.h"
+
+#define TW_NO_SLOT	0U	/* slots count from 1, so that a zeroed timer has none */
+
+/* Operations that are sent, and records that are read, in one go. */
+#define TW_BATCH	256U
+
+/*
+ * A back end has at most twice as many timers as the program, and so many more. The
+ * latter is also what is left to fire in vain when the program has none any more.
+ */
+#define TW_SPARE	64U
+
+/**
+ * enum tw_state - of a slot
+ * @TW_GONE:     the back end has no timer for it
+ * @TW_FREE:     it has, parked; on the list of free slots
+ * @TW_POOLED:   it has, pending, for a timer that was cancelled; on the list of those
+ * @TW_PENDING:  it has, pending no later than the program's timer is due; on no list
+ * @TW_UNSENT:   it has one that is parked, or pending too late; on the list of what is
+ *               to be sent
+ * @TW_REPORTED: its expiry has been read, and not looked at; parked; on that list. The
+ *               timer may be gone by then, or be due later
+ * @TW_STATES:   how many that are
+ */
+enum tw_state {
+	TW_GONE,
+	TW_FREE,
+	TW_POOLED,
+	TW_PENDING,
+	TW_UNSENT,
+	TW_REPORTED,
+	TW_STATES,
+};
+
+/**
+ * struct tw_slot - a timer of the back end, one cache line
+ * @node:         of TWHEEL_LOCAL: in the wheel
+ * @id:           of TWHEEL_DEVICE: its handle, which stays
+ * @timer:        the program's timer that it is for, or NULL
+ * @report_by_ns: its expiry will be read by then, up to a tick later; TWHEEL_NEVER if it
+ *                is parked
+ * @next:         on the list that @state says
+ * @prev:         on that
+ * @ready_next:   of TWHEEL_LOCAL: on the list of what has expired
+ * @ready_prev:   on that
+ * @state:        enum tw_state
+ * @ready:        of TWHEEL_LOCAL: it is on that list
+ * @pad:          unused
+ */
+struct tw_slot {
+	union {
+		struct wheel_node node;
+		uint64_t id;
+	};
+	struct twheel_timer *timer;
+	uint64_t report_by_ns;
+	uint32_t next;
+	uint32_t prev;
+	uint32_t ready_next;
+	uint32_t ready_prev;
+	uint8_t state;
+	uint8_t ready;
+	uint8_t pad[14];
+};
+
+static_assert(sizeof(struct tw_slot) == WHEEL_NODE_SIZE);
+
+/** struct tw_list - slots, by number; a list has both ends */
+struct tw_list {
+	uint32_t first;
+	uint32_t last;
+	uint32_t nr;
+};
+
+/**
+ * struct tw_op - what is asked of a back end: a slot is to expire
+ * @slot:       which
+ * @gone:       not to expire, but to be given back
+ * @expires_ns: when; TWHEEL_NEVER to park it
+ * @slack_ns:   how much later it may be
+ */
+struct tw_op {
+	uint32_t slot;
+	bool gone;
+	uint64_t expires_ns;
+	uint64_t slack_ns;
+};
+
+/**
+ * struct tw_backend - timers that expire once, and are parked then
+ * @open:    makes it; w->fd is set. 0 or a negative errno
+ * @close:   ends it
+ * @grow:    there is a chunk of slots more. 0 or a negative errno
+ * @add:     has timers, parked, for @nr slots, TW_BATCH at most. For how many, or a
+ *           negative errno if for none
+ * @send:    does @nr operations, TW_BATCH at most. None can fail by itself. How many were
+ *           done, or a negative errno if none
+ * @settle:  all was sent that is to be: w->fd is to be readable when it should be
+ * @take:    takes expiries, TW_BATCH at most: their slots. How many, or a negative errno
+ * @next:    the instant at which w->fd gets readable by itself
+ * @advance: moves the manual clock. 0 or a negative errno
+ */
+struct tw_backend {
+	int (*open)(struct twheel *w, const struct twheel_options *options);
+	void (*close)(struct twheel *w);
+	int (*grow)(struct twheel *w);
+	int (*add)(struct twheel *w, const uint32_t *slots, uint32_t nr);
+	int (*send)(struct twheel *w, const struct tw_op *ops, uint32_t nr);
+	void (*settle)(struct twheel *w);
+	int (*take)(struct twheel *w, uint32_t *slots, uint32_t max);
+	uint64_t (*next)(struct twheel *w);
+	int (*advance)(struct twheel *w, uint64_t to_ns);
+};
+
+extern const struct tw_backend tw_device, tw_local;
+
+/**
+ * struct twheel - a wheel
+ * @backend:   where its timers are
+ * @private:   the back end's
+ * @fd:        what the program waits for
+ * @clockid:   the clock, TWHEEL_CLOCK_MANUAL among them
+ * @manual_ns: what that one says
+ * @slack_ns:  of timers without one of their own
+ * @chunks:    slots, WHEEL_CHUNK_NODES in each, so that they stay where they are
+ * @nr_slots:  how many, slot 0, which is never used, among them
+ * @room:      chunks for which there is room in @chunks
+ * @capacity:  how many the back end may have at one time
+ * @nr_held:   how many it has
+ * @in_use:    how many of the program's timers are armed
+ * @lists:     slots, by state
+ * @witness:   a slot that is pending, or TW_NO_SLOT: what is due no earlier need not be
+ *             sent before that has expired
+ * @depth:     calls of twheel_dispatch() within each other
+ * @closed:    by a function; memory is freed when the last of those calls returns
+ * @stopped:   twheel_run() is to return
+ * @counts:    for twheel_stats()
+ */
+struct twheel {
+	const struct tw_backend *backend;
+	void *private;
+	int fd;
+	int clockid;
+	uint64_t manual_ns;
+	uint64_t slack_ns;
+	struct tw_slot **chunks;
+	uint32_t nr_slots;
+	uint32_t room;
+	uint32_t capacity;
+	uint32_t nr_held;
+	uint32_t in_use;
+	struct tw_list lists[TW_STATES];
+	uint32_t witness;
+	int depth;
+	bool closed;
+	bool stopped;
+	struct twheel_counts counts;
+};
+
+static inline struct tw_slot *tw_slot(const struct twheel *w, uint32_t slot)
+{
+	return &w->chunks[slot >> WHEEL_NODE_SHIFT][slot & (WHEEL_CHUNK_NODES - 1)];
+}
+
+/* The sum, or the end of time. */
+static inline uint64_t tw_add_ns(uint64_t ns, uint64_t more_ns)
+{
+	uint64_t sum = ns + more_ns;
+
+	return ns == TWHEEL_NEVER ? ns : sum < ns || sum > INT64_MAX ? INT64_MAX : sum;
+}
+
+/* When the program is to be called at the latest, but for less than a tick. */
+static inline uint64_t tw_due_by_ns(const struct twheel_timer *t)
+{
+	return tw_add_ns(t->deadline_ns, t->slack_ns);
+}
+
+/* slots.c */
+void tw_slots_destroy(struct twheel *w);
+int tw_slots_claim(struct twheel *w, struct twheel_timer *t);
+void tw_slots_moved(struct twheel *w, struct twheel_timer *t);
+void tw_slots_release(struct twheel *w, struct twheel_timer *t);
+bool tw_slots_must_send(const struct twheel *w, const struct twheel_timer *t);
+int tw_slots_flush(struct twheel *w);
+int tw_slots_take(struct twheel *w, uint32_t max);
+bool tw_slots_look(struct twheel *w, struct twheel_timer **t);
+
+#endif /* LIBTWHEEL_INTERNAL_H */

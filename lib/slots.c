@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * Which timer of the back end stands for which of the program's, and what has to be sent.
+ *
+ * An operation that is not sent costs nothing, and most need not be. A timer of the back
+ * end, a slot, only has to expire no later than the program's timer is due: when it has,
+ * one looks whether that is due by now, and if not sets the slot for when it is. So:
+ *
+ *   push later   a store. The slot expires in between, and is set anew then, together
+ *                with all others of that read
+ *   cancel       the slot loses its timer and is kept, still pending, in a pool
+ *   arm          takes the slot that was last put there if it expires in time, which it
+ *                always does where all time-outs are of one length. Else a slot has to be
+ *                set
+ *   pull earlier the slot has to be set, unless it expires in time
+ *
+ * What has to be set waits for the next dispatch, and is sent there with all else, if some
+ * slot is known to expire no later than it is due: then there is that dispatch. Otherwise
+ * it is sent at once, and is what the next ones can wait for: the witness.
+ *
+ * Nothing is lost by this: a timer is due in time or, if its slot expires before, the slot
+ * is set for when it is due. And nothing fails late: a slot keeps its timer of the back
+ * end when that has expired, parked, so that setting it cannot fail for want of memory
+ * or by a limit. Only to get more of them can, and that is what arming does at once.
+ *
+ * Slots without a timer are given back when there are more of them than others, and
+ * TW_SPARE. What is left of them when no timer is armed expires once and is at rest.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "internal.h"
+
+/* At first so many chunks. */
+#define TW_FIRST_ROOM	4U
+
+static void tw_list_remove(struct twheel *w, uint32_t slot)
+{
+	struct tw_slot *s = tw_slot(w, slot);
+	struct tw_list *list = &w->lists[s->state];
+
+	if (s->state == TW_PENDING)
+		return;
+	*(s->prev ? &tw_slot(w, s->prev)->next : &list->first) = s->next;
+	*(s->next ? &tw_slot(w, s->next)->prev : &list->last) = s->prev;
+	list->nr--;
+}
+
+/* Puts a slot that is on no list at the end of one. */
+static void tw_list_append(struct twheel *w, uint32_t slot, enum tw_state state)
+{
+	struct tw_slot *s = tw_slot(w, slot);
+	struct tw_list *list = &w->lists[state];
+
+	s->state = state;
+	if (state == TW_PENDING)
+		return;
+	s->prev = list->last;
+	s->next = TW_NO_SLOT;
+	*(s->prev ? &tw_slot(w, s->prev)->next : &list->first) = slot;
+	list->last = slot;
+	list->nr++;
+}
+
+static void tw_set_state(struct twheel *w, uint32_t slot, enum tw_state state)
+{
+	tw_list_remove(w, slot);
+	tw_list_append(w, slot, state);
+}
+
+static int tw_make_room(struct twheel *w)
+{
+	uint32_t room = w->room ? 2 * w->room : TW_FIRST_ROOM;
+	struct tw_slot **chunks;
+
+	if (w->nr_slots >> WHEEL_NODE_SHIFT < w->room)
+		return 0;
+	chunks = reallocarray(w->chunks, room, sizeof(*chunks));
+	if (!chunks)
+		return -ENOMEM;
+	w->chunks = chunks;
+	w->room = room;
+	return 0;
+}
+
+/* Makes a chunk of slots for which the back end has nothing yet. */
+static int tw_grow(struct twheel *w)
+{
+	uint32_t i, chunk = w->nr_slots >> WHEEL_NODE_SHIFT;
+	int ret = tw_make_room(w);
+
+	if (ret)
+		return ret;
+	w->chunks[chunk] = aligned_alloc(WHEEL_NODE_SIZE, WHEEL_NODE_CHUNK_SIZE);
+	if (!w->chunks[chunk])
+		return -ENOMEM;
+	for (i = 0; i < WHEEL_CHUNK_NODES; i++)
+		w->chunks[chunk][i] = (struct tw_slot){ .report_by_ns = TWHEEL_NEVER };
+	ret = w->backend->grow(w);
+	if (ret) {
+		free(w->chunks[chunk]);
+		return ret;
+	}
+	for (i = 0; i < WHEEL_CHUNK_NODES; i++)
+		if (w->nr_slots + i != TW_NO_SLOT)
+			tw_list_append(w, w->nr_slots + i, TW_GONE);
+	w->nr_slots += WHEEL_CHUNK_NODES;
+	return 0;
+}
+
+/* Has more timers in the back end: one, or if there are many, a part of that. */
+static int tw_add(struct twheel *w)
+{
+	uint32_t slots[TW_BATCH], nr, i, want;
+	int ret;
+
+	if (w->nr_held >= w->capacity)
+		return -ENOSPC;
+	want = min(1 + w->nr_held / 4, TW_BATCH);
+	want = min(want, w->capacity - w->nr_held);
+	if (!w->lists[TW_GONE].nr) {
+		ret = tw_grow(w);
+		if (ret)
+			return ret;
+	}
+	nr = 0;
+	for (i = w->lists[TW_GONE].first; i && nr < want; i = tw_slot(w, i)->next)
+		slots[nr++] = i;
+	ret = w->backend->add(w, slots, nr);
+	for (i = 0; ret > 0 && i < (uint32_t)ret; i++)
+		tw_set_state(w, slots[i], TW_FREE);
+	if (ret < 0)
+		return ret;
+	w->nr_held += ret;
+	return 0;
+}
+
+/**
+ * tw_slots_destroy() - free all slots, whatever they are for
+ * @w: the wheel
+ */
+void tw_slots_destroy(struct twheel *w)
+{
+	uint32_t i;
+
+	for (i = 0; i < w->nr_slots >> WHEEL_NODE_SHIFT; i++)
+		free(w->chunks[i]);
+	free(w->chunks);
+}
+
+/* The best slot for what is due by then: pending in time, parked, or at least not new. */
+static uint32_t tw_spare_slot(const struct twheel *w, uint64_t due_by_ns)
+{
+	uint32_t last = w->lists[TW_POOLED].last;
+
+	if (last && tw_slot(w, last)->report_by_ns <= due_by_ns)
+		return last;
+	return w->lists[TW_FREE].last ?: w->lists[TW_POOLED].first;
+}
+
+/**
+ * tw_slots_claim() - find a slot for a timer
+ * @w: the wheel
+ * @t: the timer, which has none; its deadline is set
+ *
+ * Return: 0, or why there is none: -ENOSPC, -ENOMEM, -EPERM.
+ */
+int tw_slots_claim(struct twheel *w, struct twheel_timer *t)
+{
+	uint32_t slot = tw_spare_slot(w, tw_due_by_ns(t));
+	int ret;
+
+	if (!slot) {
+		ret = tw_add(w);
+		if (ret)
+			return ret;
+		slot = w->lists[TW_FREE].last;
+	}
+	tw_set_state(w, slot, TW_PENDING);
+	tw_slot(w, slot)->timer = t;
+	t->slot = slot;
+	w->in_use++;
+	tw_slots_moved(w, t);
+	return 0;
+}
+
+/**
+ * tw_slots_moved() - see what a new deadline means for the slot
+ * @w: the wheel
+ * @t: a timer that has one
+ */
+void tw_slots_moved(struct twheel *w, struct twheel_timer *t)
+{
+	struct tw_slot *s = tw_slot(w, t->slot);
+	enum tw_state state = s->report_by_ns <= tw_due_by_ns(t) ? TW_PENDING : TW_UNSENT;
+
+	/* What has been reported is about to be looked at anyway. */
+	if (s->state != state && s->state != TW_REPORTED)
+		tw_set_state(w, t->slot, state);
+}
+
+/* More than enough slots that are for no timer, by so many. */
+static uint32_t tw_excess(const struct twheel *w)
+{
+	uint32_t enough = 2 * w->in_use + TW_SPARE;
+
+	return w->nr_held > enough ? w->nr_held - enough : 0;
+}
+
+/**
+ * tw_slots_release() - part a timer from its slot
+ * @w: the wheel
+ * @t: a timer that has one
+ */
+void tw_slots_release(struct twheel *w, struct twheel_timer *t)
+{
+	uint32_t slot = t->slot;
+	struct tw_slot *s = tw_slot(w, slot);
+
+	t->slot = TW_NO_SLOT;
+	s->timer = NULL;
+	w->in_use--;
+	if (s->state == TW_REPORTED)
+		return;
+	tw_set_state(w, slot, s->report_by_ns == TWHEEL_NEVER ? TW_FREE : TW_POOLED);
+	/* Who never dispatches is not to have them for ever. Should it fail, so be it. */
+	if (!w->depth && tw_excess(w) >= TW_BATCH)
+		tw_slots_flush(w);
+}
+
+/**
+ * tw_slots_must_send() - whether the slot of a timer cannot wait for the next dispatch
+ * @w: the wheel
+ * @t: a timer that has one
+ *
+ * Return: true if tw_slots_flush() is to be called.
+ */
+bool tw_slots_must_send(const struct twheel *w, const struct twheel_timer *t)
+{
+	if (w->depth || tw_slot(w, t->slot)->state != TW_UNSENT)
+		return false;
+	return w->lists[TW_UNSENT].nr >= TW_BATCH || !w->witness ||
+	       tw_slot(w, w->witness)->report_by_ns > tw_due_by_ns(t);
+}
+
+/* Collects what is to be sent: slots to be set, then those to be given back. */
+static uint32_t tw_collect(const struct twheel *w, struct tw_op *ops)
+{
+	uint32_t slot, excess, nr = 0;
+	const struct twheel_timer *t;
+
+	for (slot = w->lists[TW_UNSENT].first; slot && nr < TW_BATCH;
+	     slot = tw_slot(w, slot)->next) {
+		t = tw_slot(w, slot)->timer;
+		ops[nr++] = (struct tw_op){
+			.slot = slot,
+			.expires_ns = t->deadline_ns,
+			.slack_ns = t->slack_ns,
+		};
+	}
+	excess = tw_excess(w);
+	for (slot = w->lists[TW_FREE].first; slot && excess && nr < TW_BATCH;
+	     slot = tw_slot(w, slot)->next, excess--)
+		ops[nr++] = (struct tw_op){ .slot = slot, .gone = true };
+	for (slot = w->lists[TW_POOLED].first; slot && excess && nr < TW_BATCH;
+	     slot = tw_slot(w, slot)->next, excess--)
+		ops[nr++] = (struct tw_op){ .slot = slot, .gone = true };
+	return nr;
+}
+
+static void tw_sent(struct twheel *w, const struct tw_op *op)
+{
+	struct tw_slot *s = tw_slot(w, op->slot);
+
+	if (op->slot == w->witness)
+		w->witness = TW_NO_SLOT;
+	s->report_by_ns = op->gone ? TWHEEL_NEVER : tw_add_ns(op->expires_ns, op->slack_ns);
+	tw_set_state(w, op->slot, op->gone ? TW_GONE : TW_PENDING);
+	w->nr_held -= op->gone;
+	w->counts.sent++;
+	if (s->report_by_ns != TWHEEL_NEVER &&
+	    (!w->witness || s->report_by_ns < tw_slot(w, w->witness)->report_by_ns))
+		w->witness = op->slot;
+}
+
+/**
+ * tw_slots_flush() - send all that is to be sent
+ * @w: the wheel
+ *
+ * Return: 0 or -ENOMEM, after which some may have been sent.
+ */
+int tw_slots_flush(struct twheel *w)
+{
+	struct tw_op ops[TW_BATCH];
+	uint32_t nr;
+	int i, ret = 0;
+
+	while (ret >= 0 && (nr = tw_collect(w, ops))) {
+		ret = w->backend->send(w, ops, nr);
+		for (i = 0; i < ret; i++)
+			tw_sent(w, &ops[i]);
+	}
+	w->backend->settle(w);
+	return min(ret, 0);
+}
+
+/**
+ * tw_slots_take() - take expiries from the back end
+ * @w:   the wheel
+ * @max: at most so many, TW_BATCH at most
+ *
+ * All are taken before any is looked at: what a function does to a timer whose expiry
+ * has been taken is seen by then.
+ *
+ * Return: how many, or a negative errno.
+ */
+int tw_slots_take(struct twheel *w, uint32_t max)
+{
+	uint32_t slots[TW_BATCH];
+	int i, nr;
+
+	nr = w->backend->take(w, slots, max);
+	for (i = 0; i < nr; i++) {
+		tw_slot(w, slots[i])->report_by_ns = TWHEEL_NEVER;
+		tw_set_state(w, slots[i], TW_REPORTED);
+		if (slots[i] == w->witness)
+			w->witness = TW_NO_SLOT;
+		w->counts.records++;
+	}
+	return nr;
+}
+
+/**
+ * tw_slots_look() - look at the first slot whose expiry was taken
+ * @w: the wheel
+ * @t: out: its timer, for tw_slots_release() or tw_slots_moved(); NULL if it has none
+ *
+ * Return: false if there is no such slot.
+ */
+bool tw_slots_look(struct twheel *w, struct twheel_timer **t)
+{
+	uint32_t slot = w->lists[TW_REPORTED].first;
+
+	if (!slot)
+		return false;
+	*t = tw_slot(w, slot)->timer;
+	tw_set_state(w, slot, *t ? TW_PENDING : TW_FREE);
+	return true;
+}

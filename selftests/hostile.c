@@ -941,11 +941,10 @@ static void do_fork(struct worker *w)
 		bury(proc);
 		return;
 	}
-	if (pid) {
-		__atomic_store_n(&proc->pid, pid, __ATOMIC_RELEASE);
+	if (pid)
 		return;
-	}
 	w->proc = proc;
+	/* By itself: its parent may be stopped here until it has ended. */
 	__atomic_store_n(&proc->pid, getpid(), __ATOMIC_RELEASE);
 	w->child = true;
 	w->uffd = -1;		/* what was missing is zeroes here */

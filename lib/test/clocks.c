@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * The clocks of the kernel, and loops that wait for them.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+#include <twheel.h>
+
+#include "kselftest_harness.h"
+
+#define NR	200
+
+struct item {
+	struct twheel_timer t;
+	uint64_t deadline_ns;
+	int calls;
+	int early;
+};
+
+static struct item items[NR];
+
+static void note(struct twheel *w, struct twheel_timer *t, uint64_t missed)
+{
+	struct item *item = TWHEEL_CONTAINER(t, struct item, t);
+
+	item->calls++;
+	item->early += twheel_now(w) < item->deadline_ns;
+}
+
+FIXTURE(clock) {
+	struct twheel *w;
+};
+
+FIXTURE_VARIANT(clock) {
+	enum twheel_backend backend;
+	enum twheel_clock clock;
+};
+
+#define CLOCK(name, which)					\
+	FIXTURE_VARIANT_ADD(clock, name##_local) {		\
+		.backend = TWHEEL_LOCAL, .clock = which,	\
+	};							\
+	FIXTURE_VARIANT_ADD(clock, name##_device) {		\
+		.backend = TWHEEL_DEVICE, .clock = which,	\
+	}
+
+CLOCK(monotonic, TWHEEL_MONOTONIC);
+CLOCK(boottime, TWHEEL_BOOTTIME);
+CLOCK(realtime, TWHEEL_REALTIME);
+CLOCK(tai, TWHEEL_TAI);
+
+FIXTURE_SETUP(clock)
+{
+	struct twheel_options options = {
+		.backend = variant->backend,
+		.clock = variant->clock,
+	};
+	int ret = twheel_open(&self->w, &options);
+
+	memset(items, 0, sizeof(items));
+	if (ret == -ENOENT)
+		SKIP(return, "no /dev/twheel");
+	ASSERT_EQ(0, ret);
+}
+
+FIXTURE_TEARDOWN(clock)
+{
+	twheel_close(self->w);
+}
+
+/* In no order, in the next 100 ms. */
+static void arm_all(struct __test_metadata *_metadata, struct twheel *w)
+{
+	uint64_t now_ns = twheel_now(w);
+	int i;
+
+	for (i = 0; i < NR; i++) {
+		items[i].deadline_ns = now_ns + i * 37 % NR * TWHEEL_MSEC / 2;
+		ASSERT_EQ(0, twheel_arm_at(w, &items[i].t, items[i].deadline_ns, note));
+	}
+}
+
+TEST_F(clock, run_calls_each_timer_once)
+{
+	int i;
+
+	arm_all(_metadata, self->w);
+	ASSERT_EQ(0, twheel_run(self->w));
+	for (i = 0; i < NR; i++)
+		EXPECT_EQ(1, items[i].calls);
+}
+
+TEST_F(clock, no_timer_is_called_early)
+{
+	int i;
+
+	arm_all(_metadata, self->w);
+	ASSERT_EQ(0, twheel_run(self->w));
+	for (i = 0; i < NR; i++)
+		EXPECT_EQ(0, items[i].early);
+}
+
+TEST_F(clock, an_event_loop_is_woken_for_each_timer)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	struct twheel_counts counts;
+	int ep, i, calls = 0;
+
+	ep = epoll_create1(EPOLL_CLOEXEC);
+	ASSERT_LE(0, ep);
+	ASSERT_EQ(0, epoll_ctl(ep, EPOLL_CTL_ADD, twheel_fd(self->w), &event));
+	arm_all(_metadata, self->w);
+	while (calls < NR) {
+		ASSERT_EQ(1, epoll_wait(ep, &event, 1, 10000));
+		ASSERT_LE(0, twheel_dispatch(self->w, 0));
+		for (i = 0, calls = 0; i < NR; i++)
+			calls += items[i].calls;
+	}
+	twheel_stats(self->w, &counts);
+	EXPECT_EQ(0, counts.armed);
+	close(ep);
+}
+
+TEST_F(clock, next_is_not_after_the_earliest_deadline_but_by_a_tick)
+{
+	uint64_t deadline_ns = twheel_now(self->w) + 100 * TWHEEL_SEC;
+
+	ASSERT_EQ(0, twheel_arm_at(self->w, &items[0].t, deadline_ns, note));
+	EXPECT_LE(deadline_ns, twheel_next(self->w));
+	EXPECT_GT(deadline_ns + (1 << 20), twheel_next(self->w));
+}
+
+TEST_F(clock, run_with_nothing_armed_returns)
+{
+	EXPECT_EQ(0, twheel_run(self->w));
+}
+
+static void stop(struct twheel *w, struct twheel_timer *t, uint64_t missed)
+{
+	note(w, t, missed);
+	twheel_stop(w);
+}
+
+TEST_F(clock, stop_ends_run_though_timers_are_armed)
+{
+	ASSERT_EQ(0, twheel_arm(self->w, &items[0].t, TWHEEL_MSEC, stop));
+	ASSERT_EQ(0, twheel_arm(self->w, &items[1].t, 3600 * TWHEEL_SEC, note));
+	EXPECT_EQ(0, twheel_run(self->w));
+	EXPECT_TRUE(twheel_is_armed(&items[1].t));
+}
+
+static void close_it(struct twheel *w, struct twheel_timer *t, uint64_t missed)
+{
+	twheel_close(w);
+}
+
+TEST_F(clock, a_function_may_close_the_wheel_that_runs)
+{
+	ASSERT_EQ(0, twheel_arm(self->w, &items[0].t, TWHEEL_MSEC, close_it));
+	EXPECT_EQ(0, twheel_run(self->w));
+	self->w = NULL;
+}
+
+static void on_alarm(int signo)
+{
+}
+
+TEST_F(clock, a_signal_ends_run)
+{
+	struct sigaction action = { .sa_handler = on_alarm };
+
+	ASSERT_EQ(0, sigaction(SIGALRM, &action, NULL));
+	ASSERT_EQ(0, twheel_arm(self->w, &items[0].t, 3600 * TWHEEL_SEC, note));
+	ualarm(20000, 20000);
+	EXPECT_EQ(-EINTR, twheel_run(self->w));
+	ualarm(0, 0);
+}
+
+TEST_HARNESS_MAIN

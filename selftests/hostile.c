@@ -1066,12 +1066,17 @@ static struct proc *proc_of(pid_t pid)
 	return NULL;
 }
 
-/* A process has ended. */
+/*
+ * A process has ended. One that was traced when it did is told of twice, unless it is a
+ * child of our own: once more when its parent has ended as well, and until then it is there.
+ */
 static void reap(pid_t pid, int status)
 {
 	struct proc *proc = proc_of(pid);
 	bool killed = proc && proc->killed;
 
+	if (!kill(pid, 0))
+		return;
 	if (WIFSIGNALED(status) && !(killed && WTERMSIG(status) == SIGKILL))
 		error("a process died of signal %d", WTERMSIG(status));
 	if (proc)

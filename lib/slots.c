@@ -24,7 +24,8 @@
  * or by a limit. Only to get more of them can, and that is what arming does at once.
  *
  * Slots without a timer are given back when there are more of them than others, and
- * TW_SPARE. What is left of them when no timer is armed expires once and is at rest.
+ * TW_SPARE: in each dispatch some, as they may be wanted again soon. What is left of them
+ * when no timer is armed expires once and is at rest.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -223,9 +224,6 @@ void tw_slots_release(struct twheel *w, struct twheel_timer *t)
 	if (s->state == TW_REPORTED)
 		return;
 	tw_set_state(w, slot, s->report_by_ns == TWHEEL_NEVER ? TW_FREE : TW_POOLED);
-	/* Who never dispatches is not to have them for ever. Should it fail, so be it. */
-	if (!w->depth && tw_excess(w) >= TW_BATCH)
-		tw_slots_flush(w);
 }
 
 /**
@@ -243,11 +241,11 @@ bool tw_slots_must_send(const struct twheel *w, const struct twheel_timer *t)
 	       tw_slot(w, w->witness)->report_by_ns > tw_due_by_ns(t);
 }
 
-/* Collects what is to be sent: slots to be set, then those to be given back. */
+/* Collects slots that have to be set. */
 static uint32_t tw_collect(const struct twheel *w, struct tw_op *ops)
 {
-	uint32_t slot, excess, nr = 0;
 	const struct twheel_timer *t;
+	uint32_t slot, nr = 0;
 
 	for (slot = w->lists[TW_UNSENT].first; slot && nr < TW_BATCH;
 	     slot = tw_slot(w, slot)->next) {
@@ -258,12 +256,17 @@ static uint32_t tw_collect(const struct twheel *w, struct tw_op *ops)
 			.slack_ns = t->slack_ns,
 		};
 	}
-	excess = tw_excess(w);
-	for (slot = w->lists[TW_FREE].first; slot && excess && nr < TW_BATCH;
-	     slot = tw_slot(w, slot)->next, excess--)
+	return nr;
+}
+
+/* Adds slots that are to be given back, as far as there is room. */
+static uint32_t tw_collect_excess(const struct twheel *w, struct tw_op *ops, uint32_t nr)
+{
+	uint32_t slot, end = min(nr + tw_excess(w), TW_BATCH);
+
+	for (slot = w->lists[TW_FREE].first; slot && nr < end; slot = tw_slot(w, slot)->next)
 		ops[nr++] = (struct tw_op){ .slot = slot, .gone = true };
-	for (slot = w->lists[TW_POOLED].first; slot && excess && nr < TW_BATCH;
-	     slot = tw_slot(w, slot)->next, excess--)
+	for (slot = w->lists[TW_POOLED].first; slot && nr < end; slot = tw_slot(w, slot)->next)
 		ops[nr++] = (struct tw_op){ .slot = slot, .gone = true };
 	return nr;
 }
@@ -285,21 +288,24 @@ static void tw_sent(struct twheel *w, const struct tw_op *op)
 
 /**
  * tw_slots_flush() - send all that is to be sent
- * @w: the wheel
+ * @w:    the wheel
+ * @tidy: give slots back as well, as many as go along
  *
  * Return: 0 or -ENOMEM, after which some may have been sent.
  */
-int tw_slots_flush(struct twheel *w)
+int tw_slots_flush(struct twheel *w, bool tidy)
 {
 	struct tw_op ops[TW_BATCH];
-	uint32_t nr;
-	int i, ret = 0;
+	int i, nr, ret;
 
-	while (ret >= 0 && (nr = tw_collect(w, ops))) {
-		ret = w->backend->send(w, ops, nr);
+	do {
+		nr = tw_collect(w, ops);
+		if (tidy)
+			nr = tw_collect_excess(w, ops, nr);
+		ret = nr ? w->backend->send(w, ops, nr) : 0;
 		for (i = 0; i < ret; i++)
 			tw_sent(w, &ops[i]);
-	}
+	} while (ret >= 0 && w->lists[TW_UNSENT].nr);
 	w->backend->settle(w);
 	return min(ret, 0);
 }
@@ -320,7 +326,10 @@ int tw_slots_take(struct twheel *w, uint32_t max)
 	int i, nr;
 
 	nr = w->backend->take(w, slots, max);
+	for (i = 0; i < nr; i++)
+		prefetchw(tw_slot(w, slots[i]));
 	for (i = 0; i < nr; i++) {
+		prefetchw(tw_slot(w, slots[i])->timer);
 		tw_slot(w, slots[i])->report_by_ns = TWHEEL_NEVER;
 		tw_set_state(w, slots[i], TW_REPORTED);
 		if (slots[i] == w->witness)

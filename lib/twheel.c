@@ -124,7 +124,7 @@ static bool tw_is_foreign(const struct twheel *w, const struct twheel_timer *t)
 /* Sends at once what cannot wait. */
 static int tw_send_if_needed(struct twheel *w, const struct twheel_timer *t)
 {
-	return tw_slots_must_send(w, t) ? tw_slots_flush(w) : 0;
+	return tw_slots_must_send(w, t) ? tw_slots_flush(w, false) : 0;
 }
 
 static int tw_move(struct twheel *w, struct twheel_timer *t, const struct twheel_timer *to)
@@ -303,7 +303,7 @@ static int tw_dispatch(struct twheel *w, int max)
 		budget -= nr;
 		called += tw_call_due(w, max - called);
 		if (!w->closed)
-			ret = tw_slots_flush(w);
+			ret = tw_slots_flush(w, true);
 	} while (!ret && want && (uint32_t)nr == want);
 	return ret ?: called;
 }
@@ -324,7 +324,7 @@ int twheel_dispatch(struct twheel *w, int max)
 
 int twheel_flush(struct twheel *w)
 {
-	return tw_slots_flush(w);
+	return tw_slots_flush(w, false);
 }
 
 static bool tw_is_readable(const struct twheel *w)
@@ -336,7 +336,7 @@ static bool tw_is_readable(const struct twheel *w)
 
 uint64_t twheel_next(struct twheel *w)
 {
-	tw_slots_flush(w);
+	tw_slots_flush(w, false);
 	return tw_is_readable(w) ? twheel_now(w) : w->backend->next(w);
 }
 
@@ -369,7 +369,7 @@ int twheel_advance(struct twheel *w, uint64_t to_ns)
 
 	if (w->clockid != TWHEEL_CLOCK_MANUAL || to_ns < w->manual_ns || to_ns > INT64_MAX)
 		return -EINVAL;
-	ret = tw_slots_flush(w);
+	ret = tw_slots_flush(w, false);
 	if (ret)
 		return ret;
 	ret = w->backend->advance(w, to_ns);

@@ -123,7 +123,8 @@ struct peer {
 	void (*close)(void);
 };
 
-extern const struct peer twheel_peers[];	/* ends with a nameless one */
+extern const struct peer twheel_peers[];	/* these end with a nameless one */
+extern const struct peer libtwheel_peers[];
 extern const struct peer timerfd_peer;
 extern const struct peer heap_peer;
 extern const struct peer posix_peer;

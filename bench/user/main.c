@@ -94,6 +94,8 @@ static void collect_peers(void)
 
 	for (p = twheel_peers; p->name; p++)
 		peers[peers_nr++] = p;
+	for (p = libtwheel_peers; p->name; p++)
+		peers[peers_nr++] = p;
 	peers[peers_nr++] = &timerfd_peer;
 	peers[peers_nr++] = &heap_peer;
 	peers[peers_nr++] = &posix_peer;

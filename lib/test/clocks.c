@@ -25,6 +25,7 @@ static struct item items[NR];
 static void note(struct twheel *w, struct twheel_timer *t, uint64_t missed)
 {
 	struct item *item = TWHEEL_CONTAINER(t, struct item, t);
+	(void)missed;
 
 	item->calls++;
 	item->early += twheel_now(w) < item->deadline_ns;
@@ -39,18 +40,45 @@ FIXTURE_VARIANT(clock) {
 	enum twheel_clock clock;
 };
 
-#define CLOCK(name, which)					\
-	FIXTURE_VARIANT_ADD(clock, name##_local) {		\
-		.backend = TWHEEL_LOCAL, .clock = which,	\
-	};							\
-	FIXTURE_VARIANT_ADD(clock, name##_device) {		\
-		.backend = TWHEEL_DEVICE, .clock = which,	\
-	}
+FIXTURE_VARIANT_ADD(clock, monotonic_local) {
+	.backend = TWHEEL_LOCAL,
+	.clock = TWHEEL_MONOTONIC,
+};
 
-CLOCK(monotonic, TWHEEL_MONOTONIC);
-CLOCK(boottime, TWHEEL_BOOTTIME);
-CLOCK(realtime, TWHEEL_REALTIME);
-CLOCK(tai, TWHEEL_TAI);
+FIXTURE_VARIANT_ADD(clock, monotonic_device) {
+	.backend = TWHEEL_DEVICE,
+	.clock = TWHEEL_MONOTONIC,
+};
+
+FIXTURE_VARIANT_ADD(clock, boottime_local) {
+	.backend = TWHEEL_LOCAL,
+	.clock = TWHEEL_BOOTTIME,
+};
+
+FIXTURE_VARIANT_ADD(clock, boottime_device) {
+	.backend = TWHEEL_DEVICE,
+	.clock = TWHEEL_BOOTTIME,
+};
+
+FIXTURE_VARIANT_ADD(clock, realtime_local) {
+	.backend = TWHEEL_LOCAL,
+	.clock = TWHEEL_REALTIME,
+};
+
+FIXTURE_VARIANT_ADD(clock, realtime_device) {
+	.backend = TWHEEL_DEVICE,
+	.clock = TWHEEL_REALTIME,
+};
+
+FIXTURE_VARIANT_ADD(clock, tai_local) {
+	.backend = TWHEEL_LOCAL,
+	.clock = TWHEEL_TAI,
+};
+
+FIXTURE_VARIANT_ADD(clock, tai_device) {
+	.backend = TWHEEL_DEVICE,
+	.clock = TWHEEL_TAI,
+};
 
 FIXTURE_SETUP(clock)
 {
@@ -154,6 +182,8 @@ TEST_F(clock, stop_ends_run_though_timers_are_armed)
 
 static void close_it(struct twheel *w, struct twheel_timer *t, uint64_t missed)
 {
+	(void)t;
+	(void)missed;
 	twheel_close(w);
 }
 
@@ -166,6 +196,7 @@ TEST_F(clock, a_function_may_close_the_wheel_that_runs)
 
 static void on_alarm(int signo)
 {
+	(void)signo;
 }
 
 TEST_F(clock, a_signal_ends_run)

@@ -13,6 +13,7 @@
 #include <twheel.h>
 
 #include "kselftest_harness.h"
+#include "wrap.h"
 
 #define NR	500
 #define MSEC	(1ULL << 20)
@@ -23,19 +24,11 @@ static int ioctl_errno;
 
 static bool fails(long *left)
 {
-	return *left && !--*left;
+	if (!*left)
+		return false;
+	(*left)--;
+	return !*left;
 }
-
-void *__real_malloc(size_t size);
-void *__wrap_malloc(size_t size);
-void *__real_calloc(size_t nr, size_t size);
-void *__wrap_calloc(size_t nr, size_t size);
-void *__real_aligned_alloc(size_t align, size_t size);
-void *__wrap_aligned_alloc(size_t align, size_t size);
-void *__real_reallocarray(void *p, size_t nr, size_t size);
-void *__wrap_reallocarray(void *p, size_t nr, size_t size);
-int __real_ioctl(int fd, unsigned long request, ...);
-int __wrap_ioctl(int fd, unsigned long request, ...);
 
 void *__wrap_malloc(size_t size)
 {
@@ -83,6 +76,8 @@ static struct item items[NR];
 static void note(struct twheel *w, struct twheel_timer *t, uint64_t missed)
 {
 	struct item *item = TWHEEL_CONTAINER(t, struct item, t);
+	(void)w;
+	(void)missed;
 
 	item->calls++;
 	item->armed = false;

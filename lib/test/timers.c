@@ -551,7 +551,8 @@ TEST_F(timers, many_that_were_cancelled_are_given_back)
 		ASSERT_EQ(0, twheel_arm(self->w, &items[i].t, FAR, note));
 	for (i = 0; i < 990; i++)
 		ASSERT_EQ(1, twheel_cancel(self->w, &items[i].t));
-	ASSERT_EQ(0, twheel_dispatch(self->w, 0));
+	for (i = 0; i < 4; i++)
+		ASSERT_EQ(0, twheel_dispatch(self->w, 0));
 	EXPECT_GE(2 * 10 + 64, pending(self->w));
 }
 
@@ -563,7 +564,8 @@ TEST_F(timers, an_empty_wheel_comes_to_rest)
 		ASSERT_EQ(0, twheel_arm(self->w, &items[i].t, FAR + i * TICK, note));
 	for (i = 0; i < 1000; i++)
 		ASSERT_EQ(1, twheel_cancel(self->w, &items[i].t));
-	ASSERT_EQ(0, twheel_dispatch(self->w, 0));
+	for (i = 0; i < 4; i++)
+		ASSERT_EQ(0, twheel_dispatch(self->w, 0));
 	while (twheel_next(self->w) != TWHEEL_NEVER) {
 		ASSERT_GE(64, ++rounds);
 		ASSERT_EQ(0, go(self->w, twheel_next(self->w)));

@@ -36,8 +36,8 @@
  * @TW_PENDING:  it has, pending no later than the program's timer is due; on no list
  * @TW_UNSENT:   it has one that is parked, or pending too late; on the list of what is
  *               to be sent
- * @TW_REPORTED: its expiry has been read, and not looked at; parked; on that list. The
- *               timer may be gone by then, or be due later
+ * @TW_REPORTED: to be looked at, as its expiry has been read, or as its timer is due and it
+ *               was not sent; on that list
  * @TW_STATES:   how many that are
  */
 enum tw_state {
@@ -71,7 +71,7 @@ struct tw_slot {
 		uint64_t id;
 	};
 	struct twheel_timer *timer;
-	uint64_t report_by_ns;
+	__aligned_u64 report_by_ns;
 	uint32_t next;
 	uint32_t prev;
 	uint32_t ready_next;
@@ -108,13 +108,15 @@ struct tw_op {
  * struct tw_backend - timers that expire once, and are parked then
  * @open:    makes it; w->fd is set. 0 or a negative errno
  * @close:   ends it
- * @grow:    there is a chunk of slots more. 0 or a negative errno
+ * @grow:    w->chunks has a chunk more, which is not in w->nr_slots yet, and may have
+ *           moved. 0 or a negative errno
  * @add:     has timers, parked, for @nr slots, TW_BATCH at most. For how many, or a
  *           negative errno if for none
  * @send:    does @nr operations, TW_BATCH at most. None can fail by itself. How many were
  *           done, or a negative errno if none
  * @settle:  all was sent that is to be: w->fd is to be readable when it should be
- * @take:    takes expiries, TW_BATCH at most: their slots. How many, or a negative errno
+ * @take:    takes expiries, TW_BATCH at most: their slots, which are parked from then on.
+ *           How many, or a negative errno
  * @next:    the instant at which w->fd gets readable by itself
  * @advance: moves the manual clock. 0 or a negative errno
  */
@@ -147,8 +149,7 @@ extern const struct tw_backend tw_device, tw_local;
  * @nr_held:   how many it has
  * @in_use:    how many of the program's timers are armed
  * @lists:     slots, by state
- * @witness:   a slot that is pending, or TW_NO_SLOT: what is due no earlier need not be
- *             sent before that has expired
+ * @witness:   a slot. What is due no earlier than it expires need not be sent before
  * @depth:     calls of twheel_dispatch() within each other
  * @closed:    by a function; memory is freed when the last of those calls returns
  * @stopped:   twheel_run() is to return
@@ -201,7 +202,7 @@ void tw_slots_moved(struct twheel *w, struct twheel_timer *t);
 void tw_slots_release(struct twheel *w, struct twheel_timer *t);
 bool tw_slots_must_send(const struct twheel *w, const struct twheel_timer *t);
 int tw_slots_flush(struct twheel *w, bool tidy);
-int tw_slots_take(struct twheel *w, uint32_t max);
+int tw_slots_take(struct twheel *w, uint64_t now_ns, uint32_t max);
 bool tw_slots_look(struct twheel *w, struct twheel_timer **t);
 
 #endif /* LIBTWHEEL_INTERNAL_H */

@@ -117,12 +117,12 @@ static int tw_local_grow(struct twheel *w)
 	uint32_t nr_nodes = w->nr_slots + WHEEL_CHUNK_NODES;
 	int ret;
 
+	l->wheel.nodes = (void **)w->chunks;
 	while (l->wheel.nr_blocks < wheel_blocks_for(nr_nodes)) {
 		ret = tw_add_blocks(l);
 		if (ret)
 			return ret;
 	}
-	l->wheel.nodes = (void **)w->chunks;
 	wheel_add_nodes(&l->wheel, w->chunks[w->nr_slots >> WHEEL_NODE_SHIFT]);
 	return 0;
 }
@@ -257,8 +257,11 @@ static int tw_local_take(struct twheel *w, uint32_t *slots, uint32_t max)
 		slots[nr++] = l->ready.first;
 		tw_ready_remove(w, l, tw_slot(w, l->ready.first));
 	}
-	/* What is set for a time that has passed has fired, and is to be set anew. */
-	if (l->wake_ns != TWHEEL_NEVER && l->wake_ns <= now_ns)
+	/*
+	 * What was set for a time that has passed has fired, and is to be set anew. So it has
+	 * if there is nothing though one was told so: the clock may have been set back since.
+	 */
+	if (l->wake_ns != TWHEEL_NEVER && (!nr || l->wake_ns <= now_ns))
 		l->wake_ns = 0;
 	return nr;
 }

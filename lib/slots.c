@@ -87,19 +87,22 @@ static int tw_make_room(struct twheel *w)
 /* Makes a chunk of slots for which the back end has nothing yet. */
 static int tw_grow(struct twheel *w)
 {
-	uint32_t i, chunk = w->nr_slots >> WHEEL_NODE_SHIFT;
-	int ret = tw_make_room(w);
+	struct tw_slot *chunk = aligned_alloc(WHEEL_NODE_SIZE, WHEEL_NODE_CHUNK_SIZE);
+	uint32_t i;
+	int ret;
 
-	if (ret)
-		return ret;
-	w->chunks[chunk] = aligned_alloc(WHEEL_NODE_SIZE, WHEEL_NODE_CHUNK_SIZE);
-	if (!w->chunks[chunk])
+	if (!chunk)
 		return -ENOMEM;
 	for (i = 0; i < WHEEL_CHUNK_NODES; i++)
-		w->chunks[chunk][i] = (struct tw_slot){ .report_by_ns = TWHEEL_NEVER };
-	ret = w->backend->grow(w);
+		chunk[i] = (struct tw_slot){ .report_by_ns = TWHEEL_NEVER };
+	ret = tw_make_room(w);
+	if (!ret) {
+		w->chunks[w->nr_slots >> WHEEL_NODE_SHIFT] = chunk;
+		/* In any case: the array may have moved. */
+		ret = w->backend->grow(w);
+	}
 	if (ret) {
-		free(w->chunks[chunk]);
+		free(chunk);
 		return ret;
 	}
 	for (i = 0; i < WHEEL_CHUNK_NODES; i++)
@@ -195,8 +198,7 @@ void tw_slots_moved(struct twheel *w, struct twheel_timer *t)
 	struct tw_slot *s = tw_slot(w, t->slot);
 	enum tw_state state = s->report_by_ns <= tw_due_by_ns(t) ? TW_PENDING : TW_UNSENT;
 
-	/* What has been reported is about to be looked at anyway. */
-	if (s->state != state && s->state != TW_REPORTED)
+	if (s->state != state)
 		tw_set_state(w, t->slot, state);
 }
 
@@ -221,8 +223,6 @@ void tw_slots_release(struct twheel *w, struct twheel_timer *t)
 	t->slot = TW_NO_SLOT;
 	s->timer = NULL;
 	w->in_use--;
-	if (s->state == TW_REPORTED)
-		return;
 	tw_set_state(w, slot, s->report_by_ns == TWHEEL_NEVER ? TW_FREE : TW_POOLED);
 }
 
@@ -237,7 +237,7 @@ bool tw_slots_must_send(const struct twheel *w, const struct twheel_timer *t)
 {
 	if (w->depth || tw_slot(w, t->slot)->state != TW_UNSENT)
 		return false;
-	return w->lists[TW_UNSENT].nr >= TW_BATCH || !w->witness ||
+	return w->lists[TW_UNSENT].nr >= TW_BATCH ||
 	       tw_slot(w, w->witness)->report_by_ns > tw_due_by_ns(t);
 }
 
@@ -275,14 +275,11 @@ static void tw_sent(struct twheel *w, const struct tw_op *op)
 {
 	struct tw_slot *s = tw_slot(w, op->slot);
 
-	if (op->slot == w->witness)
-		w->witness = TW_NO_SLOT;
 	s->report_by_ns = op->gone ? TWHEEL_NEVER : tw_add_ns(op->expires_ns, op->slack_ns);
 	tw_set_state(w, op->slot, op->gone ? TW_GONE : TW_PENDING);
 	w->nr_held -= op->gone;
 	w->counts.sent++;
-	if (s->report_by_ns != TWHEEL_NEVER &&
-	    (!w->witness || s->report_by_ns < tw_slot(w, w->witness)->report_by_ns))
+	if (s->report_by_ns < tw_slot(w, w->witness)->report_by_ns)
 		w->witness = op->slot;
 }
 
@@ -310,17 +307,34 @@ int tw_slots_flush(struct twheel *w, bool tidy)
 	return min(ret, 0);
 }
 
+/* Takes what is due by now and was not sent: it need not be any more. How many. */
+static int tw_take_unsent(struct twheel *w, uint64_t now_ns, int max)
+{
+	uint32_t slot, next;
+	int nr = 0;
+
+	for (slot = w->lists[TW_UNSENT].first; slot && nr < max; slot = next) {
+		next = tw_slot(w, slot)->next;
+		if (tw_slot(w, slot)->timer->deadline_ns > now_ns)
+			continue;
+		tw_set_state(w, slot, TW_REPORTED);
+		nr++;
+	}
+	return nr;
+}
+
 /**
- * tw_slots_take() - take expiries from the back end
- * @w:   the wheel
- * @max: at most so many, TW_BATCH at most
+ * tw_slots_take() - take what is due, and what has expired in the back end
+ * @w:      the wheel
+ * @now_ns: the time
+ * @max:    at most so many, TW_BATCH at most
  *
- * All are taken before any is looked at: what a function does to a timer whose expiry
- * has been taken is seen by then.
+ * All are taken before any is looked at: to move or to release a timer takes its slot off
+ * the list of those, and it may be another timer's by then.
  *
  * Return: how many, or a negative errno.
  */
-int tw_slots_take(struct twheel *w, uint32_t max)
+int tw_slots_take(struct twheel *w, uint64_t now_ns, uint32_t max)
 {
 	uint32_t slots[TW_BATCH];
 	int i, nr;
@@ -332,11 +346,9 @@ int tw_slots_take(struct twheel *w, uint32_t max)
 		prefetchw(tw_slot(w, slots[i])->timer);
 		tw_slot(w, slots[i])->report_by_ns = TWHEEL_NEVER;
 		tw_set_state(w, slots[i], TW_REPORTED);
-		if (slots[i] == w->witness)
-			w->witness = TW_NO_SLOT;
 		w->counts.records++;
 	}
-	return nr;
+	return nr < 0 ? nr : nr + tw_take_unsent(w, now_ns, max - nr);
 }
 
 /**
@@ -353,6 +365,7 @@ bool tw_slots_look(struct twheel *w, struct twheel_timer **t)
 	if (!slot)
 		return false;
 	*t = tw_slot(w, slot)->timer;
+	/* If it is parked that is as good as any time that is too late. */
 	tw_set_state(w, slot, *t ? TW_PENDING : TW_FREE);
 	return true;
 }

@@ -297,7 +297,7 @@ static int tw_dispatch(struct twheel *w, int max)
 
 	do {
 		want = min(min(TW_BATCH, budget), (uint32_t)(max - called));
-		nr = want && !w->closed ? tw_slots_take(w, want) : 0;
+		nr = want && !w->closed ? tw_slots_take(w, twheel_now(w), want) : 0;
 		if (nr < 0)
 			return nr;
 		budget -= nr;
@@ -336,22 +336,29 @@ static bool tw_is_readable(const struct twheel *w)
 
 uint64_t twheel_next(struct twheel *w)
 {
-	tw_slots_flush(w, false);
-	return tw_is_readable(w) ? twheel_now(w) : w->backend->next(w);
+	/* If it cannot be sent, or if something is about to be looked at: at once. */
+	if (tw_slots_flush(w, false) || w->lists[TW_REPORTED].nr || tw_is_readable(w))
+		return twheel_now(w);
+	return w->backend->next(w);
 }
 
 int twheel_run(struct twheel *w)
 {
 	struct pollfd p = { .fd = w->fd, .events = POLLIN };
-	int ret = 0;
+	int ret;
 
 	if (w->clockid == TWHEEL_CLOCK_MANUAL)
 		return -EINVAL;
 	/* A function may close the wheel. */
 	w->depth++;
 	w->stopped = false;
-	while (ret >= 0 && !w->closed && !w->stopped && w->in_use)
-		ret = poll(&p, 1, -1) < 0 ? -errno : tw_dispatch(w, INT32_MAX);
+	/* First what has been taken by a dispatch that this is a part of. */
+	do {
+		ret = tw_dispatch(w, INT32_MAX);
+		if (ret < 0 || w->closed || w->stopped || !w->in_use)
+			break;
+		ret = poll(&p, 1, -1) < 0 ? -errno : 0;
+	} while (!ret);
 	w->depth--;
 	if (w->closed && !w->depth)
 		tw_free(w);
@@ -369,9 +376,6 @@ int twheel_advance(struct twheel *w, uint64_t to_ns)
 
 	if (w->clockid != TWHEEL_CLOCK_MANUAL || to_ns < w->manual_ns || to_ns > INT64_MAX)
 		return -EINVAL;
-	ret = tw_slots_flush(w, false);
-	if (ret)
-		return ret;
 	ret = w->backend->advance(w, to_ns);
 	if (!ret)
 		w->manual_ns = to_ns;

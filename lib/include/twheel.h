@@ -28,8 +28,9 @@
  *   the child must leave the wheel alone, but for twheel_close(), which does not
  *   disturb the parent's.
  * - A function that is called for a timer may do anything with any timer: arm, move,
- *   cancel and free it, its own too. It may close the wheel, and dispatch. It must not
- *   leave by longjmp() or by an exception.
+ *   cancel and free it, its own too. It may dispatch, which takes stack each time. It may
+ *   close the wheel, but not use it any more then. It must not leave by longjmp() or by an
+ *   exception.
  * - A struct twheel_timer is the program's. It is zeroed once, before its first use, and
  *   may be freed, moved or reused whenever it is not armed. Nothing ever refers to a
  *   timer that is not armed.
@@ -95,7 +96,8 @@ enum twheel_backend {
  * @TWHEEL_MONOTONIC: time since boot without suspend, which nobody can set
  * @TWHEEL_BOOTTIME:  the same with suspend
  * @TWHEEL_REALTIME:  the wall clock; timers follow when it is set
- * @TWHEEL_TAI:       the wall clock without leap seconds
+ * @TWHEEL_TAI:       the wall clock without leap seconds. In the process a change of
+ *                    its distance from the wall clock is seen with the next wake-up only
  * @TWHEEL_MANUAL:    begins at 0 and is moved by twheel_advance() only, for tests and
  *                    simulations
  */
@@ -295,7 +297,9 @@ static inline uint64_t twheel_deadline(const struct twheel_timer *t)
  * @w:   the wheel
  * @max: at most so many functions; 0 for as many as are due
  *
- * Does not wait. If it stops at @max the descriptor stays readable.
+ * Does not wait. If it stops at @max the descriptor stays readable, as it does if timers
+ * have several periods to make up for by TWHEEL_MISFIRE_BURST: each is called once. While a
+ * function is called the descriptor tells nothing: who waits there dispatches first.
  *
  * Return: how many were called. -ENOMEM: what was due was called, but not all could be sent
  * that had to be; call it again soon, whether the descriptor is readable or not.
@@ -332,14 +336,14 @@ uint64_t twheel_next(struct twheel *w);
  */
 int twheel_run(struct twheel *w);
 
-/** twheel_stop() - have twheel_run() of the wheel @w return after the present call */
+/** twheel_stop() - have twheel_run() of the wheel @w return after what is being dispatched */
 void twheel_stop(struct twheel *w);
 
 /**
  * twheel_advance() - move the manual clock
  * @w:     the wheel
- * @to_ns: the new time, not before the present one. Whoever is due by then is called by
- *         the next twheel_dispatch()
+ * @to_ns: the new time, not before the present one. Whoever's tick has begun by then is
+ *         called by the next twheel_dispatch()
  *
  * Return: 0. -EINVAL: not a manual clock, or backwards.
  */

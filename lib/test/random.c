@@ -44,6 +44,7 @@ static struct {
 	size_t room;
 	unsigned long operations;
 	bool in_call;
+	bool ending;
 } run;
 
 static uint64_t rnd(void)
@@ -198,6 +199,8 @@ static void called(struct twheel *w, struct twheel_timer *t, uint64_t missed)
 	struct item *item = TWHEEL_CONTAINER(t, struct item, t);
 	unsigned int i, nr;
 
+	if (run.ending)
+		return;
 	if (w != run.w)
 		fail("it is another wheel", item);
 	if (!item->armed)
@@ -266,6 +269,32 @@ static void dispatch(void)
 	verify();
 }
 
+static void close_wheel(struct twheel *w, struct twheel_timer *t, uint64_t missed)
+{
+	(void)t;
+	(void)missed;
+	twheel_close(w);
+}
+
+/* With whatever is armed, by itself or by a function. */
+static void end(struct item *item)
+{
+	if (below(2)) {
+		twheel_close(run.w);
+		return;
+	}
+	run.ending = true;
+	if (twheel_arm(run.w, &item->t, 0, close_wheel))
+		fail("the last timer cannot be armed", item);
+	/* It may have slack. */
+	run.now_ns += run.slack_ns;
+	while (twheel_is_armed(&item->t)) {
+		run.now_ns += 1 << TICK_SHIFT;
+		if (twheel_advance(run.w, run.now_ns) || twheel_dispatch(run.w, 0) < 0)
+			fail("the last dispatch failed", NULL);
+	}
+}
+
 static void play(enum twheel_backend backend, unsigned long operations, uint64_t seed)
 {
 	struct twheel_options options = { .backend = backend, .clock = TWHEEL_MANUAL };
@@ -316,7 +345,7 @@ static void play(enum twheel_backend backend, unsigned long operations, uint64_t
 	       backend == TWHEEL_DEVICE ? "device" : "local", run.nr_calls, run.operations,
 	       (unsigned long long)counts.sent, (unsigned long long)counts.syscalls,
 	       (unsigned long long)counts.records);
-	twheel_close(run.w);
+	end(run.items[0]);
 	for (i = 0; i < NR_TIMERS; i++)
 		free(run.items[i]);
 }

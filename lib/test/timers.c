@@ -528,6 +528,33 @@ TEST_F(timers, cancel_and_arm_of_one_length_sends_nothing)
 	EXPECT_EQ(before, sent(self->w));
 }
 
+TEST_F(timers, the_last_one_cancelled_is_armed_again_and_not_one_that_has_expired)
+{
+	uint64_t before;
+	int i;
+
+	for (i = 0; i < 10; i++)
+		ASSERT_EQ(0, twheel_arm(self->w, &items[i].t, TICK, note));
+	ASSERT_EQ(10, go(self->w, 5 * TICK));
+	for (i = 0; i < 5; i++)
+		ASSERT_EQ(0, twheel_arm(self->w, &items[i].t, FAR + i, note));
+	ASSERT_EQ(0, twheel_flush(self->w));
+	before = sent(self->w);
+	ASSERT_EQ(1, twheel_cancel(self->w, &items[4].t));
+	ASSERT_EQ(1, twheel_cancel(self->w, &items[2].t));
+	ASSERT_EQ(0, twheel_arm(self->w, &items[9].t, FAR + 10, note));
+	ASSERT_EQ(0, twheel_flush(self->w));
+	EXPECT_EQ(before, sent(self->w));
+}
+
+TEST_F(timers, what_is_due_before_another_is_sent_at_once)
+{
+	ASSERT_EQ(0, twheel_arm(self->w, &items[0].t, FAR, note));
+	ASSERT_EQ(0, twheel_arm(self->w, &items[1].t, TICK, note));
+	ASSERT_EQ(0, twheel_advance(self->w, 3 * TICK));
+	EXPECT_TRUE(readable(self->w));
+}
+
 TEST_F(timers, what_is_due_after_another_is_sent_with_others)
 {
 	struct twheel_counts before, after;
@@ -570,6 +597,7 @@ TEST_F(timers, an_empty_wheel_comes_to_rest)
 		ASSERT_GE(64, ++rounds);
 		ASSERT_EQ(0, go(self->w, twheel_next(self->w)));
 	}
+	EXPECT_GE(64, pending(self->w));
 }
 
 TEST_F(timers, slack_of_the_wheel_is_that_of_its_timers)
@@ -588,6 +616,20 @@ TEST_F(timers, slack_of_the_wheel_is_that_of_its_timers)
 	EXPECT_EQ(0, go(w, 1023 * TICK));
 	EXPECT_EQ(20, go(w, 1024 * TICK));
 	twheel_close(w);
+}
+
+TEST_F(timers, what_expires_for_nobody_is_used_again)
+{
+	int i, round;
+
+	for (round = 1; round < 100; round++) {
+		for (i = 0; i < 10; i++)
+			ASSERT_EQ(0, twheel_arm(self->w, &items[i].t, 5 * TICK, note));
+		for (i = 0; i < 10; i++)
+			ASSERT_EQ(1, twheel_cancel(self->w, &items[i].t));
+		ASSERT_EQ(0, go(self->w, round * 10 * TICK));
+	}
+	EXPECT_GE(64, pending(self->w));
 }
 
 /* Limits */

@@ -12,7 +12,8 @@
  * @epfd: the epoll
  * @w:    the wheel. When it comes back as data.ptr of an event, call twheel_dispatch()
  *
- * Closing the wheel ends it.
+ * Closing the wheel ends it, unless a child has the descriptor as well: then it is taken out
+ * of the epoll before, by EPOLL_CTL_DEL.
  *
  * Return: 0 or a negative errno.
  */

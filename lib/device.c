@@ -82,13 +82,12 @@ static int tw_submit(struct twheel *w, uint32_t nr)
 	return ret < 0 ? -errno : ret;
 }
 
-static int tw_device_add(struct twheel *w, const uint32_t *slots, uint32_t nr)
+static int tw_device_add(struct twheel *w, uint32_t *slots, uint32_t nr)
 {
 	struct tw_device *d = w->private;
-	uint32_t i;
-	int ret;
+	int i, ret, done = 0;
 
-	for (i = 0; i < nr; i++)
+	for (i = 0; i < (int)nr; i++)
 		d->ops[i] = (struct twheel_op){
 			.opcode = TWHEEL_OP_ARM,
 			.user_data = slots[i],
@@ -97,10 +96,13 @@ static int tw_device_add(struct twheel *w, const uint32_t *slots, uint32_t nr)
 	ret = tw_submit(w, nr);
 	if (ret < 0)
 		return ret;
-	nr = ret;
-	for (i = 0; i < nr && !d->ops[i].res; i++)
+	for (i = 0; i < ret; i++) {
+		if (d->ops[i].res)
+			continue;
 		tw_slot(w, slots[i])->id = d->ops[i].id;
-	return i ? (int)i : d->ops[0].res;
+		slots[done++] = slots[i];
+	}
+	return done ?: d->ops[0].res;
 }
 
 static int tw_device_send(struct twheel *w, const struct tw_op *ops, uint32_t nr)

@@ -23,8 +23,8 @@
 #define TW_BATCH	256U
 
 /*
- * A back end has at most twice as many timers as the program, and so many more. The
- * latter is also what is left to fire in vain when the program has none any more.
+ * Dispatches bring a back end down to twice as many timers as the program has, and so many
+ * more. The latter is also what is left to fire in vain when the program has none any more.
  */
 #define TW_SPARE	64U
 
@@ -110,8 +110,8 @@ struct tw_op {
  * @close:   ends it
  * @grow:    w->chunks has a chunk more, which is not in w->nr_slots yet, and may have
  *           moved. 0 or a negative errno
- * @add:     has timers, parked, for @nr slots, TW_BATCH at most. For how many, or a
- *           negative errno if for none
+ * @add:     has timers, parked, for @nr slots, TW_BATCH at most. For how many, which are
+ *           the first of @slots then, or a negative errno if for none
  * @send:    does @nr operations, TW_BATCH at most. None can fail by itself. How many were
  *           done, or a negative errno if none
  * @settle:  all was sent that is to be: w->fd is to be readable when it should be
@@ -124,7 +124,7 @@ struct tw_backend {
 	int (*open)(struct twheel *w, const struct twheel_options *options);
 	void (*close)(struct twheel *w);
 	int (*grow)(struct twheel *w);
-	int (*add)(struct twheel *w, const uint32_t *slots, uint32_t nr);
+	int (*add)(struct twheel *w, uint32_t *slots, uint32_t nr);
 	int (*send)(struct twheel *w, const struct tw_op *ops, uint32_t nr);
 	void (*settle)(struct twheel *w);
 	int (*take)(struct twheel *w, uint32_t *slots, uint32_t max);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/timerfd.h>
+#include <sys/timex.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -38,32 +39,36 @@ static unsigned int tw_shift_of(uint64_t tick_ns)
 	return max(TW_TICK_SHIFT_MIN, min(shift, TW_TICK_SHIFT_MAX));
 }
 
-/* TAI has no timerfd; REALTIME stands for it, and is that much behind. */
+static int tw_timerfd_clock(int clockid)
+{
+	switch (clockid) {
+	case CLOCK_TAI:			/* which has none; see tw_behind_ns() */
+		return CLOCK_REALTIME;
+	case TWHEEL_CLOCK_MANUAL:	/* of which it only says that something is ready */
+		return CLOCK_MONOTONIC;
+	default:
+		return clockid;
+	}
+}
+
+/* How far the clock of the timerfd is behind that of the wheel. */
 static uint64_t tw_behind_ns(const struct twheel *w)
 {
-	struct timespec ts;
+	struct timex tx = {};
 
-	if (w->clockid != CLOCK_TAI)
+	if (w->clockid != CLOCK_TAI || adjtimex(&tx) < 0 || tx.tai < 0)
 		return 0;
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return twheel_now(w) - (ts.tv_sec * TWHEEL_SEC + ts.tv_nsec);
+	return tx.tai * TWHEEL_SEC;
 }
 
 static int tw_local_open(struct twheel *w, const struct twheel_options *options)
 {
-	static const int clockids[] = {
-		[TWHEEL_MONOTONIC]	= CLOCK_MONOTONIC,
-		[TWHEEL_BOOTTIME]	= CLOCK_BOOTTIME,
-		[TWHEEL_REALTIME]	= CLOCK_REALTIME,
-		[TWHEEL_TAI]		= CLOCK_REALTIME,
-		[TWHEEL_MANUAL]		= CLOCK_MONOTONIC,
-	};
 	struct tw_local *l;
 
 	l = calloc(1, sizeof(*l));
 	if (!l)
 		return -ENOMEM;
-	w->fd = timerfd_create(clockids[options->clock], TFD_NONBLOCK | TFD_CLOEXEC);
+	w->fd = timerfd_create(tw_timerfd_clock(w->clockid), TFD_NONBLOCK | TFD_CLOEXEC);
 	if (w->fd < 0) {
 		free(l);
 		return -errno;
@@ -127,7 +132,7 @@ static int tw_local_grow(struct twheel *w)
 	return 0;
 }
 
-static int tw_local_add(struct twheel *w, const uint32_t *slots, uint32_t nr)
+static int tw_local_add(struct twheel *w, uint32_t *slots, uint32_t nr)
 {
 	(void)w;
 	(void)slots;
@@ -215,7 +220,6 @@ static uint64_t tw_tick_ns(const struct tw_local *l, uint64_t tick)
 							     tick << l->tick_shift;
 }
 
-/* The timerfd says nothing of a manual clock but that something is ready. */
 static uint64_t tw_wake_ns(const struct twheel *w, const struct tw_local *l)
 {
 	if (l->ready.first)

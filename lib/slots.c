@@ -288,7 +288,7 @@ static void tw_sent(struct twheel *w, const struct tw_op *op)
  * @w:    the wheel
  * @tidy: give slots back as well, as many as go along
  *
- * Return: 0 or -ENOMEM, after which some may have been sent.
+ * Return: 0, or the error of the back end, after which some may have been sent.
  */
 int tw_slots_flush(struct twheel *w, bool tidy)
 {

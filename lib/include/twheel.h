@@ -301,8 +301,8 @@ static inline uint64_t twheel_deadline(const struct twheel_timer *t)
  * have several periods to make up for by TWHEEL_MISFIRE_BURST: each is called once. While a
  * function is called the descriptor tells nothing: who waits there dispatches first.
  *
- * Return: how many were called. -ENOMEM: what was due was called, but not all could be sent
- * that had to be; call it again soon, whether the descriptor is readable or not.
+ * Return: how many were called; an error only if something was done to the descriptor that
+ * may not be.
  */
 int twheel_dispatch(struct twheel *w, int max);
 
@@ -313,7 +313,7 @@ int twheel_dispatch(struct twheel *w, int max);
  * Never needed: what waits is sent in time. For who is about to hand the processor over
  * for long, or wants to know that the kernel has taken everything.
  *
- * Return: 0 or -ENOMEM.
+ * Return: 0, or an error as of twheel_dispatch().
  */
 int twheel_flush(struct twheel *w);
 

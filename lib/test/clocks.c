@@ -3,9 +3,12 @@
  * The clocks of the kernel, and loops that wait for them.
  */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <time.h>
 #include <unistd.h>
 #include <twheel.h>
 
@@ -192,6 +195,46 @@ TEST_F(clock, a_function_may_close_the_wheel_that_runs)
 	ASSERT_EQ(0, twheel_arm(self->w, &items[0].t, TWHEEL_MSEC, close_it));
 	EXPECT_EQ(0, twheel_run(self->w));
 	self->w = NULL;
+}
+
+static void run_within(struct twheel *w, struct twheel_timer *t, uint64_t missed)
+{
+	note(w, t, missed);
+	twheel_run(w);
+}
+
+/* What was taken with it, and what it armed, is not known to the descriptor. */
+TEST_F(clock, a_function_may_run_the_wheel)
+{
+	uint64_t deadline_ns = twheel_now(self->w) + 5 * TWHEEL_MSEC;
+
+	ASSERT_EQ(0, twheel_arm_at(self->w, &items[0].t, deadline_ns, run_within));
+	ASSERT_EQ(0, twheel_arm_at(self->w, &items[1].t, deadline_ns, run_within));
+	usleep(10000);
+	ASSERT_EQ(0, twheel_run(self->w));
+	EXPECT_EQ(1, items[0].calls);
+	EXPECT_EQ(1, items[1].calls);
+}
+
+/* Only in a machine whose clock is nobody else's. */
+TEST_F(clock, a_set_back_does_not_leave_the_descriptor_readable)
+{
+	struct pollfd p = { .fd = twheel_fd(self->w), .events = POLLIN };
+	struct timespec ts;
+	int i;
+
+	if (!getenv("TWHEEL_MAY_SET_CLOCK"))
+		SKIP(return, "TWHEEL_MAY_SET_CLOCK is not set");
+	ASSERT_EQ(0, twheel_arm(self->w, &items[0].t, 2 * TWHEEL_SEC, note));
+	ASSERT_EQ(1, poll(&p, 1, 10000));
+	clock_gettime(CLOCK_REALTIME, &ts);
+	ts.tv_sec--;
+	ASSERT_EQ(0, clock_settime(CLOCK_REALTIME, &ts));
+	for (i = 0; i < 10 && poll(&p, 1, 0); i++)
+		ASSERT_LE(0, twheel_dispatch(self->w, 0));
+	EXPECT_GT(10, i);
+	ts.tv_sec++;
+	clock_settime(CLOCK_REALTIME, &ts);
 }
 
 static void on_alarm(int signo)

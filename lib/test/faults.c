@@ -21,6 +21,8 @@
 /* What fails: the call after so many that go well; 0 for none. */
 static long left_malloc, left_ioctl;
 static int ioctl_errno;
+/* And what is done in the place of a SUBMIT that has failed. */
+static bool alone_as_well = true, submit_failed;
 
 static bool fails(long *left)
 {
@@ -58,8 +60,14 @@ int __wrap_ioctl(int fd, unsigned long request, ...)
 	va_start(ap, request);
 	arg = va_arg(ap, void *);
 	va_end(ap);
+	if (alone_as_well && submit_failed &&
+	    (request == TWHEEL_IOC_MODIFY || request == TWHEEL_IOC_CANCEL))
+		goto fail;
+	submit_failed = false;
 	if (!fails(&left_ioctl))
 		return __real_ioctl(fd, request, arg);
+	submit_failed = request == TWHEEL_IOC_SUBMIT;
+fail:
 	errno = ioctl_errno;
 	return -1;
 }
@@ -154,8 +162,13 @@ static int play(struct __test_metadata *_metadata, struct twheel *w)
 	int i, ret, failed = 0;
 	uint64_t now_ns;
 
-	for (i = 0; i < NR; i++)
-		failed += arm(_metadata, w, &items[i], (1000 - i) * MSEC);
+	for (i = 0; i < NR; i++) {
+		ret = arm(_metadata, w, &items[i], (1000 - i) * MSEC);
+		failed += ret;
+		/* What there was before is as it was, and can be used. */
+		if (ret && i)
+			arm(_metadata, w, &items[0], (500 - i) * MSEC);
+	}
 	for (i = 0; i < NR; i += 3)
 		failed += arm(_metadata, w, &items[i], (100 + i) * MSEC);
 	for (i = 1; i < NR; i += 3) {
@@ -200,6 +213,69 @@ TEST_F(faults, each_is_told_by_the_call_that_is_made_and_nothing_is_lost)
 		twheel_close(self->w);
 	}
 	EXPECT_LT(5, nth);
+}
+
+TEST(next_is_now_when_nothing_can_be_sent)
+{
+	struct twheel_options options = {
+		.backend = TWHEEL_DEVICE,
+		.clock = TWHEEL_MANUAL,
+	};
+	struct twheel *w;
+	int ret;
+
+	ret = twheel_open(&w, &options);
+	if (ret == -ENOENT)
+		SKIP(return, "no /dev/twheel");
+	ASSERT_EQ(0, ret);
+	memset(items, 0, sizeof(items));
+	ASSERT_EQ(0, twheel_advance(w, 10 * MSEC));
+	ASSERT_EQ(0, twheel_arm_at(w, &items[0].t, 20 * MSEC, note));
+	ASSERT_EQ(0, twheel_arm_at(w, &items[1].t, 30 * MSEC, note));
+	ioctl_errno = ENOMEM;
+	alone_as_well = true;
+	left_ioctl = 1;
+	EXPECT_EQ(10 * MSEC, twheel_next(w));
+	left_ioctl = 0;
+	submit_failed = false;
+	EXPECT_EQ(20 * MSEC, twheel_next(w));
+	twheel_close(w);
+}
+
+TEST(a_device_without_memory_for_many_operations_does_them_alone)
+{
+	struct twheel_options options = {
+		.backend = TWHEEL_DEVICE,
+		.clock = TWHEEL_MANUAL,
+	};
+	struct twheel *w;
+	int i, nr, called = 0;
+
+	nr = twheel_open(&w, &options);
+	if (nr == -ENOENT)
+		SKIP(return, "no /dev/twheel");
+	ASSERT_EQ(0, nr);
+	ioctl_errno = ENOMEM;
+	alone_as_well = false;
+	for (i = 0; i < NR; i++)
+		ASSERT_EQ(0, twheel_arm_at(w, &items[i].t, (10 + i % 7) * MSEC, note));
+	for (i = 0; i < NR; i++)
+		ASSERT_EQ(0, twheel_arm_at(w, &items[i].t, (500 - i) * MSEC, note));
+	for (i = 1; i <= 500; i++) {
+		left_ioctl = i % 3;
+		ASSERT_EQ(0, twheel_flush(w));
+		left_ioctl = 0;
+		ASSERT_EQ(0, twheel_advance(w, i * MSEC));
+		left_ioctl = i % 2;
+		while (readable(w)) {
+			nr = twheel_dispatch(w, 0);
+			ASSERT_LE(0, nr);
+			called += nr;
+		}
+	}
+	EXPECT_EQ(NR, called);
+	left_ioctl = 0;
+	twheel_close(w);
 }
 
 TEST_HARNESS_MAIN

@@ -341,6 +341,21 @@ TEST_F(timers, a_function_may_dispatch)
 		EXPECT_EQ(1, items[i].calls);
 }
 
+static void next_within(struct twheel *w, struct twheel_timer *t, uint64_t missed)
+{
+	note(w, t, missed);
+	if (!items[2].at_ns)
+		items[2].at_ns = twheel_next(w);
+}
+
+TEST_F(timers, next_within_a_function_is_now_when_more_is_due)
+{
+	ASSERT_EQ(0, twheel_arm(self->w, &items[0].t, TICK, next_within));
+	ASSERT_EQ(0, twheel_arm(self->w, &items[1].t, TICK, next_within));
+	ASSERT_EQ(2, go(self->w, FAR));
+	EXPECT_EQ(FAR, items[2].at_ns);
+}
+
 static void arm_at_once(struct twheel *w, struct twheel_timer *t, uint64_t missed)
 {
 	note(w, t, missed);
@@ -659,6 +674,31 @@ TEST_F(timers, a_full_wheel_takes_one_for_one_that_was_cancelled)
 	EXPECT_EQ(0, twheel_arm(w, &items[10].t, TICK, note));
 	EXPECT_EQ(1, go(w, 3 * TICK));
 	EXPECT_EQ(1, items[10].calls);
+	twheel_close(w);
+}
+
+static void cancel_other_and_arm_two(struct twheel *w, struct twheel_timer *t, uint64_t missed)
+{
+	struct item *item = TWHEEL_CONTAINER(t, struct item, t);
+
+	note(w, t, missed);
+	twheel_cancel(w, &item->other->t);
+	item->ret = twheel_arm(w, &items[2].t, FAR, note);
+	item->ret = item->ret ?: twheel_arm(w, &items[3].t, FAR, note);
+}
+
+/* Though its record has been read and not been looked at. */
+TEST_F(timers, what_a_function_cancels_makes_room_at_once)
+{
+	struct twheel *w;
+
+	items[0].other = &items[1];
+	items[1].other = &items[0];
+	ASSERT_EQ(0, open_manual(&w, variant->backend, 2));
+	ASSERT_EQ(0, twheel_arm(w, &items[0].t, TICK, cancel_other_and_arm_two));
+	ASSERT_EQ(0, twheel_arm(w, &items[1].t, TICK, cancel_other_and_arm_two));
+	ASSERT_EQ(1, go(w, 5 * TICK));
+	EXPECT_EQ(0, items[0].ret | items[1].ret);
 	twheel_close(w);
 }
 

@@ -146,15 +146,18 @@ static int tw_device_take(struct twheel *w, uint32_t *slots, uint32_t max)
 {
 	struct tw_device *d = w->private;
 	ssize_t i, nr;
+	int taken = 0;
 
 	w->counts.syscalls++;
 	nr = read(w->fd, d->events, max * sizeof(*d->events));
 	if (nr < 0)
 		return errno == EAGAIN ? 0 : -errno;
 	nr /= sizeof(*d->events);
+	/* Who else has the descriptor may have armed what is no slot. */
 	for (i = 0; i < nr; i++)
-		slots[i] = d->events[i].user_data;
-	return nr;
+		if (d->events[i].user_data - 1 < w->nr_slots - 1ULL)
+			slots[taken++] = d->events[i].user_data;
+	return taken;
 }
 
 static uint64_t tw_device_next(struct twheel *w)

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <twheel.h>
@@ -700,6 +701,23 @@ TEST_F(timers, what_a_function_cancels_makes_room_at_once)
 	ASSERT_EQ(1, go(w, 5 * TICK));
 	EXPECT_EQ(0, items[0].ret | items[1].ret);
 	twheel_close(w);
+}
+
+/* As a process can to which the descriptor was handed. */
+TEST_F(timers, what_others_arm_on_the_descriptor_is_passed_over)
+{
+	static const uint64_t no_slots[] = { 0, 1ULL << 20, UINT64_MAX };
+	struct twheel_op op;
+	uint32_t i;
+
+	if (variant->backend == TWHEEL_LOCAL)
+		SKIP(return, "not a wheel's");
+	for (i = 0; i < 3; i++) {
+		op = (struct twheel_op){ .user_data = no_slots[i], .expires_ns = 2 * TICK };
+		ASSERT_EQ(0, ioctl(twheel_fd(self->w), TWHEEL_IOC_ARM, &op));
+	}
+	ASSERT_EQ(0, twheel_arm_at(self->w, &items[0].t, 2 * TICK, note));
+	EXPECT_EQ(1, go(self->w, 5 * TICK));
 }
 
 /* The manual clock */

@@ -36,6 +36,10 @@ MODULES_INSTALL = $(KBUILD) KERNELRELEASE=$(RELEASE) INSTALL_MOD_PATH=$(DEST) \
 # "su" leaves the directories of root's programs out.
 DEPMOD = PATH="$$PATH:/usr/sbin:/sbin" depmod
 
+# Those of the library are in lib. Where a page goes is said by what its name ends with.
+PAGES = twheelctl.1 twheel.4 twheel.7
+man = $(DEST)$(PREFIX)/share/man/man$(subst .,,$(suffix $(1)))/$(1)
+
 LIB = $(MAKE) --no-print-directory -s -C lib OUTPUT=$(CURDIR)/build/lib \
 	PREFIX=$(PREFIX) DESTDIR=$(DEST)
 
@@ -99,8 +103,7 @@ install: all
 
 install_files:
 	install -D -m 755 build/twheelctl $(DEST)$(PREFIX)/bin/twheelctl
-	install -D -m 644 Documentation/twheelctl.1 \
-		$(DEST)$(PREFIX)/share/man/man1/twheelctl.1
+	$(foreach page,$(PAGES),install -D -m 644 Documentation/$(page) $(call man,$(page)) &&) :
 	$(LIB) install
 	install -D -m 644 tools/install/twheel.conf \
 		$(DEST)$(PREFIX)/share/doc/twheel/modules-load.d/twheel.conf
@@ -116,7 +119,7 @@ uninstall:
 	rm -rf $(MODULES)
 	rm -f $(DEST)/etc/udev/rules.d/70-twheel.rules \
 		$(DEST)$(PREFIX)/share/doc/twheel/modules-load.d/twheel.conf \
-		$(DEST)$(PREFIX)/share/man/man1/twheelctl.1 $(DEST)$(PREFIX)/bin/twheelctl
+		$(foreach page,$(PAGES),$(call man,$(page))) $(DEST)$(PREFIX)/bin/twheelctl
 	$(LIB) uninstall
 	@rmdir $(MODULES:/twheel=) $(DEST)$(PREFIX)/share/doc/twheel/modules-load.d \
 		$(DEST)$(PREFIX)/share/doc/twheel 2>/dev/null || :

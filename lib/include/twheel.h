@@ -160,8 +160,9 @@ struct twheel_spec {
  * @cancels:  armed ones that were cancelled
  * @calls:    functions called
  * @records:  expiries that were read
- * @sent:     operations sent
- * @syscalls: system calls made, those to look at the clock not counted
+ * @sent:     operations sent, by which timers of the kernel were set or given back
+ * @syscalls: system calls made; those to wait, and to look at the clock or the descriptor,
+ *            are not counted
  * @resv:     0
  * @lateness: calls that were late by l ns, 2^(i-1) <= l < 2^i; [0]: not at all. What slack
  *            allows counts as late here
@@ -227,9 +228,9 @@ uint64_t twheel_now(const struct twheel *w);
  * @delay_ns: from now
  * @fn:       the function
  *
- * Return: 0. -EINVAL: no function, or @t is armed, but not in this wheel. If it is armed
- * for the first time in a while, also -ENOSPC: the capacity is in use. -ENOMEM. -EPERM:
- * beyond a limit of the device, see user_memory_max of the module.
+ * Return: 0. -EINVAL: no function, a time beyond INT64_MAX other than TWHEEL_NEVER, or @t
+ * is armed, but not in this wheel. If it is not armed, also -ENOSPC: the capacity is in use.
+ * -ENOMEM. -EPERM: beyond a limit of the device, see user_memory_max of the module.
  */
 int twheel_arm(struct twheel *w, struct twheel_timer *t, uint64_t delay_ns, twheel_fn *fn);
 
@@ -298,11 +299,12 @@ static inline uint64_t twheel_deadline(const struct twheel_timer *t)
  * @max: at most so many functions; 0 for as many as are due
  *
  * Does not wait. If it stops at @max the descriptor stays readable, as it does if timers
- * have several periods to make up for by TWHEEL_MISFIRE_BURST: each is called once. While a
- * function is called the descriptor tells nothing: who waits there dispatches first.
+ * have several periods to make up for by TWHEEL_MISFIRE_BURST: not many more functions are
+ * called than there are timers. While a function is called the descriptor tells nothing: who
+ * waits there dispatches first.
  *
- * Return: how many were called; an error only if something was done to the descriptor that
- * may not be.
+ * Return: how many were called. -EINVAL: @max is negative. Other errors only if something was
+ * done to the descriptor that may not be; functions may have been called before.
  */
 int twheel_dispatch(struct twheel *w, int max);
 

@@ -164,8 +164,14 @@ static uint64_t tw_device_next(struct twheel *w)
 {
 	struct twheel_next next = { .size = sizeof(next) };
 
-	w->counts.syscalls++;
-	return ioctl(w->fd, TWHEEL_IOC_NEXT, &next) ? TWHEEL_NEVER : next.expires_ns;
+	int ret;
+
+	/* It looks for the timer for as long as it takes, unless a signal comes. */
+	do {
+		w->counts.syscalls++;
+		ret = ioctl(w->fd, TWHEEL_IOC_NEXT, &next);
+	} while (ret && errno == EINTR);
+	return ret ? TWHEEL_NEVER : next.expires_ns;
 }
 
 static int tw_device_advance(struct twheel *w, uint64_t to_ns)

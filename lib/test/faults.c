@@ -242,6 +242,28 @@ TEST(next_is_now_when_nothing_can_be_sent)
 	twheel_close(w);
 }
 
+TEST(a_signal_does_not_hide_what_is_next)
+{
+	struct twheel_options options = {
+		.backend = TWHEEL_DEVICE,
+		.clock = TWHEEL_MANUAL,
+	};
+	struct twheel *w;
+	int ret;
+
+	ret = twheel_open(&w, &options);
+	if (ret == -ENOENT)
+		SKIP(return, "no /dev/twheel");
+	ASSERT_EQ(0, ret);
+	memset(items, 0, sizeof(items));
+	ASSERT_EQ(0, twheel_arm_at(w, &items[0].t, 20 * MSEC, note));
+	ioctl_errno = EINTR;
+	left_ioctl = 1;
+	EXPECT_EQ(20 * MSEC, twheel_next(w));
+	EXPECT_EQ(0, left_ioctl);
+	twheel_close(w);
+}
+
 TEST(a_device_without_memory_for_many_operations_does_them_alone)
 {
 	struct twheel_options options = {

@@ -163,7 +163,6 @@ static int tw_device_take(struct twheel *w, uint32_t *slots, uint32_t max)
 static uint64_t tw_device_next(struct twheel *w)
 {
 	struct twheel_next next = { .size = sizeof(next) };
-
 	int ret;
 
 	/* It looks for the timer for as long as it takes, unless a signal comes. */

@@ -96,6 +96,7 @@ static int tw_device_add(struct twheel *w, uint32_t *slots, uint32_t nr)
 	ret = tw_submit(w, nr);
 	if (ret < 0)
 		return ret;
+	w->counts.sent += ret;
 	for (i = 0; i < ret; i++) {
 		if (d->ops[i].res)
 			continue;

@@ -65,6 +65,11 @@ static int tw_local_open(struct twheel *w, const struct twheel_options *options)
 {
 	struct tw_local *l;
 
+	w->capacity = WHEEL_MAX_NODES - WHEEL_CHUNK_NODES;
+	if (options->capacity > w->capacity)
+		return -EPERM;
+	if (options->capacity)
+		w->capacity = options->capacity;
 	l = calloc(1, sizeof(*l));
 	if (!l)
 		return -ENOMEM;
@@ -77,9 +82,6 @@ static int tw_local_open(struct twheel *w, const struct twheel_options *options)
 	l->wake_ns = TWHEEL_NEVER;
 	wheel_init(&l->wheel, twheel_now(w) >> l->tick_shift);
 	w->private = l;
-	w->capacity = WHEEL_MAX_NODES - WHEEL_CHUNK_NODES;
-	if (options->capacity)
-		w->capacity = min(w->capacity, options->capacity);
 	return 0;
 }
 

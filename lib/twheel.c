@@ -63,7 +63,7 @@ int twheel_open(struct twheel **to, const struct twheel_options *options)
 		options = &defaults;
 	if ((unsigned int)options->backend > TWHEEL_LOCAL ||
 	    (unsigned int)options->clock > TWHEEL_MANUAL || options->slack_ns > INT64_MAX ||
-	    !tw_is_zero(options->resv, sizeof(options->resv)))
+	    options->tick_ns > INT64_MAX || !tw_is_zero(options->resv, sizeof(options->resv)))
 		return -EINVAL;
 
 	w = calloc(1, sizeof(*w));

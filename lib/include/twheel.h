@@ -160,7 +160,7 @@ struct twheel_spec {
  * @cancels:  armed ones that were cancelled
  * @calls:    functions called
  * @records:  expiries that were read
- * @sent:     operations sent, by which timers of the kernel were set or given back
+ * @sent:     operations sent, by which timers of the kernel were got, set or given back
  * @syscalls: system calls made; those to wait, and to look at the clock or the descriptor,
  *            are not counted
  * @resv:     0
@@ -189,8 +189,8 @@ struct twheel_counts {
  * With TWHEEL_AUTO it works on any Linux, module or not.
  *
  * Return: 0. -EINVAL: wrong options. -ENOMEM, -EMFILE, -ENFILE. If the device was asked
- * for, also what open(2) and TWHEEL_IOC_SETUP say: -ENOENT (no module), -EACCES, -EPERM
- * (a limit).
+ * for, also what open(2) and TWHEEL_IOC_SETUP say: -ENOENT (no module), -EACCES. -EPERM:
+ * beyond a limit of the device, or more capacity than there can be.
  */
 int twheel_open(struct twheel **w, const struct twheel_options *options);
 

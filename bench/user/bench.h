@@ -40,6 +40,7 @@ enum op_group {
 	GROUP_MEMORY	= 1 << 3,
 	GROUP_THREADS	= 1 << 4,
 	GROUP_ALL	= (1 << 5) - 1,
+	GROUP_MIXES	= 1 << 5,		/* if asked for */
 	GROUP_COMMON	= GROUP_ALL & ~GROUP_THREADS,	/* as any peer can */
 };
 
@@ -70,6 +71,9 @@ enum op {
 	OP_THREADS_SHARED_1,
 	OP_THREADS_SHARED_2,
 	OP_THREADS_SHARED_4,
+	OP_MIX_CONNECTIONS,
+	OP_MIX_RPC,
+	OP_MIX_PACING,
 	OP_NR,
 };
 
@@ -100,6 +104,12 @@ typedef __u32 many_fn(const __u32 *idx, const __u64 *when, __u32 n);
  * @drain:      disarm all: how many were
  * @reap:       wait until some have expired, tell it with woken() and fired()
  * @wakeups:    times that a clock woke the peer's part of the kernel so far
+ * @turn:       one turn of the event loop, without waiting: what has expired is told with
+ *              fired(), and @work called, which may @after, @every and @cancel
+ * @after:      in a turn: arm objects, or give those that are armed another deadline, so
+ *              many ns from when the loop says that it is
+ * @every:      in a turn: arm objects that are not armed, to expire again and again
+ * @sent:       operations sent to the kernel so far, NULL: there are none
  * @close:      give everything back, whatever is armed or has fired
  */
 struct peer {
@@ -120,6 +130,10 @@ struct peer {
 	__u32 (*drain)(void);
 	void (*reap)(void);
 	__u64 (*wakeups)(void);
+	void (*turn)(void (*work)(void));
+	void (*after)(const __u32 *idx, __u64 delay, __u32 n);
+	void (*every)(const __u32 *idx, __u64 period, __u32 n);
+	__u64 (*sent)(void);
 	void (*close)(void);
 };
 
@@ -132,6 +146,7 @@ extern const struct peer uring_peer;
 extern const struct peer libevent_peer;
 extern const struct peer libev_peer;
 extern const struct peer libuv_peer;
+extern const struct peer bare_peer;
 
 struct twheel_op;
 
@@ -156,6 +171,12 @@ bool timerfd_set_one(int fd, __u64 when);
  * @idle:      ns of looking at an idle wheel
  * @pairing:   ns for which threads do pairs
  * @cap:       ns after which an operation is not repeated any more
+ * @connections: of the mix of that name
+ * @rpcs:      calls a second in the mix of those
+ * @paced:     timers in the mix of pacing
+ * @mix_ns:    how long a mix goes on
+ * @tsc_khz:   of the processor's counter, for the mixes, if time stands still while the
+ *             program runs; else 0
  */
 struct config {
 	__u64 ops;
@@ -171,6 +192,11 @@ struct config {
 	__u64 idle;
 	__u64 pairing;
 	__u64 cap;
+	__u32 connections;
+	__u32 rpcs;
+	__u32 paced;
+	__u64 mix_ns;
+	__u64 tsc_khz;
 };
 
 extern struct config config;
@@ -187,6 +213,7 @@ static inline bool wanted(enum op op)
  * @nr:   how often all of them fired
  * @woke: when the program was first told
  * @lag:  of a wheel: fired_ns - expires_ns of the last record
+ * @then: is called for each that fires, if it is there
  */
 struct tally {
 	unsigned char *seen;
@@ -194,6 +221,7 @@ struct tally {
 	__u32 nr;
 	__u64 woke;
 	__u64 lag;
+	void (*then)(__u32 i);
 };
 
 extern struct tally tally;
@@ -230,7 +258,22 @@ static inline void fired(__u32 i)
 		errx(1, "there is no object %u to expire", i);
 	tally.seen[i]++;
 	tally.nr++;
+	if (tally.then)
+		tally.then(i);
 }
+
+/* The processor's own counter, 0 if it is not known how to read it */
+static inline __u64 cpu_ticks(void)
+{
+#ifdef __x86_64__
+	return __builtin_ia32_rdtsc();
+#else
+	return 0;
+#endif
+}
+
+__u64 timer_calls(void);
+void clock_stand(bool stand);
 
 /* Random numbers: splitmix64 */
 __u64 rnd(void);
@@ -277,6 +320,8 @@ bool arm_ahead(const struct peer *p, struct set *s, __u64 span, __u64 *start);
 /* Results, and why there is none */
 void figure(const struct peer *p, const char *op, __u32 n, const char *unit,
 	    double value);
+void small_figure(const struct peer *p, const char *op, __u32 n, const char *unit,
+		  double value);
 void no_figure(const struct peer *p, const char *op, __u32 n, const char *why);
 void skip_ops(const struct peer *p, enum op first, enum op last, __u32 n,
 	      const char *why);
@@ -290,5 +335,6 @@ void measure_wakeups(const struct peer *p);
 void measure_memory(const struct peer *p, __u32 n);
 void measure_empty(const struct peer *p);
 void measure_threads(const struct peer *p, __u32 n);
+void measure_mixes(const struct peer *p);
 
 #endif /* BENCH_H */

@@ -21,7 +21,10 @@ static struct {
 	__u32 nr;
 	__u64 set;		/* for when the timerfd is armed, 0: it is not */
 	struct entry *at;	/* [1..nr] */
-	__u32 *pos;		/* of each object */
+	__u32 *pos;		/* of each object, 0: it is not armed */
+	__u64 period;		/* of all, 0: they expire once */
+	__u64 now;		/* of this turn of the loop */
+	__u64 sets;		/* of the timerfd */
 } heap;
 
 static void put(__u32 pos, struct entry e)
@@ -51,6 +54,7 @@ static void heap_remove(__u32 pos)
 {
 	struct entry last = heap.at[heap.nr--];
 
+	heap.pos[heap.at[pos].i] = 0;
 	if (pos <= heap.nr)
 		sift(pos, last);
 }
@@ -62,6 +66,7 @@ static void set_earliest(void)
 	if (when == heap.set)
 		return;
 	heap.set = when;
+	heap.sets++;
 	if (!timerfd_set_one(heap.fd, when))
 		errx(1, "timerfd_settime: %s", strerror(errno));
 }
@@ -79,6 +84,7 @@ static bool heap_open(const struct peer *p, __u32 n)
 		errx(1, "epoll: %s", strerror(errno));
 	heap.nr = 0;
 	heap.set = 0;
+	heap.period = 0;
 	heap.at = xcalloc(n + 1, sizeof(*heap.at));
 	heap.pos = xcalloc(n, sizeof(*heap.pos));
 	return true;
@@ -125,28 +131,74 @@ static __u32 heap_cancel(const __u32 *idx, const __u64 *when, __u32 n)
 	return n;
 }
 
-static void heap_reap(void)
+static void expire(void)
 {
-	struct epoll_event ev;
-	__u64 times, now;
+	struct entry e;
+	__u64 times;
 
-	if (epoll_wait(heap.epfd, &ev, 1, -1) != 1)
-		errx(1, "epoll_wait: %s", strerror(errno));
 	woken();
 	if (read(heap.fd, &times, sizeof(times)) != sizeof(times))
 		errx(1, "read of a timerfd: %s", strerror(errno));
-	now = now_ns();
-	while (heap.nr && heap.at[1].when <= now) {
-		fired(heap.at[1].i);
-		heap_remove(1);
-	}
 	heap.set = 0;
+	while (heap.nr && heap.at[1].when <= heap.now) {
+		e = heap.at[1];
+		e.when += heap.period;
+		if (heap.period)
+			sift(1, e);
+		else
+			heap_remove(1);
+		fired(e.i);
+	}
+}
+
+static void heap_reap(void)
+{
+	struct epoll_event ev;
+
+	if (epoll_wait(heap.epfd, &ev, 1, -1) != 1)
+		errx(1, "epoll_wait: %s", strerror(errno));
+	heap.now = now_ns();
+	expire();
 	set_earliest();
+}
+
+static void heap_turn(void (*work)(void))
+{
+	struct epoll_event ev;
+	int nr = epoll_wait(heap.epfd, &ev, 1, 0);
+
+	if (nr < 0)
+		errx(1, "epoll_wait: %s", strerror(errno));
+	heap.now = now_ns();
+	if (nr)
+		expire();
+	work();
+	set_earliest();
+}
+
+static void heap_after(const __u32 *idx, __u64 delay, __u32 n)
+{
+	__u32 k;
+
+	for (k = 0; k < n; k++)
+		sift(heap.pos[idx[k]] ?: ++heap.nr,
+		     (struct entry) { .when = heap.now + delay, .i = idx[k] });
+}
+
+static void heap_every(const __u32 *idx, __u64 period, __u32 n)
+{
+	heap.period = period;
+	heap_after(idx, period, n);
+}
+
+static __u64 heap_sent(void)
+{
+	return heap.sets;
 }
 
 const struct peer heap_peer = {
 	.name = "timerfd-heap",
-	.groups = GROUP_COMMON,
+	.groups = GROUP_COMMON | GROUP_MIXES,
 	.batch = 256,
 	.step = 256,
 	.in_process = true,
@@ -155,5 +207,9 @@ const struct peer heap_peer = {
 	.move = heap_move,
 	.cancel = heap_cancel,
 	.reap = heap_reap,
+	.turn = heap_turn,
+	.after = heap_after,
+	.every = heap_every,
+	.sent = heap_sent,
 	.close = heap_close,
 };

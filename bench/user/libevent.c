@@ -16,6 +16,7 @@ static struct {
 	struct event *events;
 	struct event call;		/* runs @op in the loop */
 	void (*op)(void);
+	bool turning;			/* operations are called from within @op */
 	const __u32 *idx;
 	const __u64 *when;
 	__u32 n;
@@ -64,10 +65,14 @@ static void libevent_close(void)
 
 static __u32 in_loop(void (*op)(void), const __u32 *idx, const __u64 *when, __u32 n)
 {
-	all.op = op;
 	all.idx = idx;
 	all.when = when;
 	all.n = n;
+	if (all.turning) {
+		op();
+		return n;
+	}
+	all.op = op;
 	event_active(&all.call, EV_TIMEOUT, 0);
 	if (event_base_loop(all.base, EVLOOP_ONCE | EVLOOP_NONBLOCK) < 0)
 		return 0;
@@ -113,9 +118,48 @@ static void libevent_reap(void)
 		errx(1, "event_base_loop found nothing to wait for");
 }
 
+static void libevent_turn(void (*work)(void))
+{
+	all.op = work;
+	all.turning = true;
+	event_active(&all.call, EV_TIMEOUT, 0);
+	if (event_base_loop(all.base, EVLOOP_ONCE | EVLOOP_NONBLOCK) < 0)
+		errx(1, "event_base_loop failed");
+	all.turning = false;
+}
+
+static struct timeval to_timeval(__u64 ns)
+{
+	return (struct timeval) {
+		.tv_sec = ns / NSEC,
+		.tv_usec = ns % NSEC / USEC,
+	};
+}
+
+static void libevent_after(const __u32 *idx, __u64 delay, __u32 n)
+{
+	struct timeval tv = to_timeval(delay);
+	__u32 k;
+
+	for (k = 0; k < n; k++)
+		event_add(&all.events[idx[k]], &tv);
+}
+
+static void libevent_every(const __u32 *idx, __u64 period, __u32 n)
+{
+	struct timeval tv = to_timeval(period);
+	__u32 k;
+
+	for (k = 0; k < n; k++) {
+		event_assign(&all.events[idx[k]], all.base, -1, EV_PERSIST, expired,
+			     (void *)(uintptr_t)idx[k]);
+		event_add(&all.events[idx[k]], &tv);
+	}
+}
+
 const struct peer libevent_peer = {
 	.name = "libevent",
-	.groups = GROUP_COMMON & ~GROUP_WAKEUPS,
+	.groups = (GROUP_COMMON & ~GROUP_WAKEUPS) | GROUP_MIXES,
 	.batch = 256,
 	.step = 256,
 	.in_process = true,
@@ -124,5 +168,8 @@ const struct peer libevent_peer = {
 	.move = libevent_add,
 	.cancel = libevent_cancel,
 	.reap = libevent_reap,
+	.turn = libevent_turn,
+	.after = libevent_after,
+	.every = libevent_every,
 	.close = libevent_close,
 };

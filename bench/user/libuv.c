@@ -10,12 +10,20 @@ static struct {
 	uv_loop_t loop;
 	uv_timer_t *timers;
 	__u32 nr;
+	uv_prepare_t prepare;	/* runs @work in a turn, after the timers */
+	void (*work)(void);
 } all;
 
 static void expired(uv_timer_t *timer)
 {
 	woken();
 	fired(timer - all.timers);
+}
+
+static void prepared(uv_prepare_t *prepare)
+{
+	(void)prepare;
+	all.work();
 }
 
 static bool libuv_open(const struct peer *p, __u32 n)
@@ -31,6 +39,7 @@ static bool libuv_open(const struct peer *p, __u32 n)
 	all.timers = xcalloc(n, sizeof(*all.timers));
 	for (i = 0; i < n; i++)
 		uv_timer_init(&all.loop, &all.timers[i]);
+	uv_prepare_init(&all.loop, &all.prepare);
 	return true;
 }
 
@@ -40,6 +49,7 @@ static void libuv_close(void)
 
 	for (i = 0; i < all.nr; i++)
 		uv_close((uv_handle_t *)&all.timers[i], NULL);
+	uv_close((uv_handle_t *)&all.prepare, NULL);
 	uv_run(&all.loop, UV_RUN_NOWAIT);
 	if (uv_loop_close(&all.loop))
 		errx(1, "uv_loop_close failed");
@@ -77,9 +87,32 @@ static void libuv_reap(void)
 		errx(1, "uv_run found nothing to wait for");
 }
 
+static void libuv_turn(void (*work)(void))
+{
+	all.work = work;
+	uv_prepare_start(&all.prepare, prepared);
+	uv_run(&all.loop, UV_RUN_NOWAIT);
+}
+
+static void libuv_after(const __u32 *idx, __u64 delay, __u32 n)
+{
+	__u32 k;
+
+	for (k = 0; k < n; k++)
+		uv_timer_start(&all.timers[idx[k]], expired, delay / MSEC, 0);
+}
+
+static void libuv_every(const __u32 *idx, __u64 period, __u32 n)
+{
+	__u32 k;
+
+	for (k = 0; k < n; k++)
+		uv_timer_start(&all.timers[idx[k]], expired, period / MSEC, period / MSEC);
+}
+
 const struct peer libuv_peer = {
 	.name = "libuv",
-	.groups = GROUP_COMMON,
+	.groups = GROUP_COMMON | GROUP_MIXES,
 	.batch = 256,
 	.step = 256,
 	.in_process = true,
@@ -88,5 +121,8 @@ const struct peer libuv_peer = {
 	.move = libuv_start,
 	.cancel = libuv_cancel,
 	.reap = libuv_reap,
+	.turn = libuv_turn,
+	.after = libuv_after,
+	.every = libuv_every,
 	.close = libuv_close,
 };

@@ -23,6 +23,10 @@ struct config config = {
 	.idle = 2 * NSEC,
 	.pairing = NSEC,
 	.cap = 2 * NSEC,
+	.connections = 100000,
+	.rpcs = 100000,
+	.paced = 1000,
+	.mix_ns = 5 * NSEC,
 };
 
 /* Everything once, not to measure but to see that it works. */
@@ -38,6 +42,10 @@ static const struct config quick = {
 	.idle = NSEC / 10,
 	.pairing = NSEC / 10,
 	.cap = NSEC / 20,
+	.connections = 1000,
+	.rpcs = 1000,
+	.paced = 10,
+	.mix_ns = NSEC / 4,
 };
 
 static const struct {
@@ -70,6 +78,9 @@ static const struct {
 	[OP_THREADS_SHARED_1] = { "threads-shared-1", GROUP_THREADS },
 	[OP_THREADS_SHARED_2] = { "threads-shared-2", GROUP_THREADS },
 	[OP_THREADS_SHARED_4] = { "threads-shared-4", GROUP_THREADS },
+	[OP_MIX_CONNECTIONS] = { "mix-connections", GROUP_MIXES },
+	[OP_MIX_RPC] = { "mix-rpc", GROUP_MIXES },
+	[OP_MIX_PACING] = { "mix-pacing", GROUP_MIXES },
 };
 
 static const struct {
@@ -81,6 +92,7 @@ static const struct {
 	{ "wakeups", GROUP_WAKEUPS },
 	{ "memory", GROUP_MEMORY },
 	{ "threads", GROUP_THREADS },
+	{ "mixes", GROUP_MIXES },
 	{ "all", GROUP_ALL },
 };
 
@@ -111,6 +123,7 @@ static void collect_peers(void)
 #ifdef HAVE_libuv
 	peers[peers_nr++] = &libuv_peer;
 #endif
+	peers[peers_nr++] = &bare_peer;
 	peers_wanted = (1U << peers_nr) - 1;
 }
 
@@ -129,6 +142,14 @@ void figure(const struct peer *p, const char *op, __u32 n, const char *unit, dou
 {
 	result(p, op, n);
 	printf("\"unit\":\"%s\",\"value\":%.1f}\n", unit, value);
+}
+
+/* Of what is far below one. */
+void small_figure(const struct peer *p, const char *op, __u32 n, const char *unit,
+		  double value)
+{
+	result(p, op, n);
+	printf("\"unit\":\"%s\",\"value\":%.4g}\n", unit, value);
 }
 
 void no_figure(const struct peer *p, const char *op, __u32 n, const char *why)
@@ -202,7 +223,8 @@ static void help(FILE *to)
 	      "                   the options after it count\n"
 	      "  --peers A,B,...  only these (default: all)\n"
 	      "  --ops A,B,...    only these operations or groups of them: ops, lateness,\n"
-	      "                   wakeups, memory, threads (default: all)\n"
+	      "                   wakeups, memory, threads, which are \"all\", and mixes\n"
+	      "                   (default: all)\n"
 	      "  --n N,N,...      timers pending, for threads on each wheel (default:\n"
 	      "                   1000,10000,100000; for memory 1,32,1024,10000,\n"
 	      "                   1000000)\n"
@@ -211,6 +233,8 @@ static void help(FILE *to)
 	      "                   for 100 ms)\n"
 	      "  --wakeup-timers N  timers in the count of wake-ups (default: 100000)\n"
 	      "  --seed S         of the random numbers (default: 1)\n"
+	      "  --tsc-khz F      in the mixes, time stands still while a program runs; what\n"
+	      "                   it takes is told by the processor's counter, of F kHz\n"
 	      "  --list           tell the peers and the operations\n"
 	      "\n"
 	      "Needs root for more descriptors, signals and figures of memory.\n", to);
@@ -298,18 +322,21 @@ static void parse(int argc, char **argv)
 		{ "samples", required_argument, NULL, 's' },
 		{ "wakeup-timers", required_argument, NULL, 'w' },
 		{ "seed", required_argument, NULL, 'e' },
+		{ "tsc-khz", required_argument, NULL, 't' },
 		{ "list", no_argument, NULL, 'l' },
 		{ "help", no_argument, NULL, 'h' },
 		{ }
 	};
+	__u64 before;
 	int c;
 
 	config.ops = ops_of(GROUP_ALL);
 	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		switch (c) {
 		case 'q':
+			before = config.ops;
 			config = quick;
-			config.ops = ops_of(GROUP_ALL);
+			config.ops = before;
 			break;
 		case 'p':
 			parse_peers(optarg);
@@ -331,6 +358,9 @@ static void parse(int argc, char **argv)
 			break;
 		case 'e':
 			config.seed = parse_number(optarg, 0, UINT64_MAX);
+			break;
+		case 't':
+			config.tsc_khz = parse_number(optarg, 0, UINT32_MAX);
 			break;
 		case 'l':
 			list();
@@ -419,6 +449,12 @@ static void empty(const struct peer *p, __u32 n)
 	measure_empty(p);
 }
 
+static void mixes(const struct peer *p, __u32 n)
+{
+	(void)n;
+	measure_mixes(p);
+}
+
 static void run_round(void)
 {
 	unsigned int i;
@@ -432,6 +468,7 @@ static void run_round(void)
 		measure_peers(GROUP_MEMORY, config.n[1][i], measure_memory);
 	for (i = 0; i < config.n_nr[0]; i++)
 		measure_peers(GROUP_THREADS, config.n[0][i], measure_threads);
+	measure_peers(GROUP_MIXES, 0, mixes);
 }
 
 int main(int argc, char **argv)

@@ -5,6 +5,7 @@
 #include "bench.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 
 #include <linux/twheel.h>
@@ -17,6 +18,11 @@ static struct {
 	__u64 *ids;
 	struct twheel_op ops[RECORDS];
 	struct twheel_event events[RECORDS];
+	bool turning;		/* operations are collected, and sent at the end of the turn */
+	__u32 nr_queued;
+	__u64 now;		/* of this turn of the loop */
+	__u64 period;		/* of all, 0: they expire once, and their handles are gone */
+	__u64 sent;		/* in turns */
 } wheel;
 
 /* A wheel as it is opened, without set-up: its descriptor, or -1 and errno. */
@@ -53,15 +59,22 @@ int wheel_new(const struct peer *p, __u32 capacity)
 	return fd;
 }
 
-/* How many of the operations went well, counted from the first; errno of the next. */
-__u32 wheel_submit(int fd, struct twheel_op *ops, __u32 n)
+/* How many of the operations were tried, or -1 and errno. */
+static int submit(int fd, struct twheel_op *ops, __u32 n)
 {
 	struct twheel_submit arg = {
 		.size = sizeof(arg),
 		.ops = (uintptr_t)ops,
 		.nr = n,
 	};
-	int tried = ioctl(fd, TWHEEL_IOC_SUBMIT, &arg);
+
+	return ioctl(fd, TWHEEL_IOC_SUBMIT, &arg);
+}
+
+/* How many of the operations went well, counted from the first; errno of the next. */
+__u32 wheel_submit(int fd, struct twheel_op *ops, __u32 n)
+{
+	int tried = submit(fd, ops, n);
 	int k;
 
 	for (k = 0; k < tried; k++) {
@@ -97,6 +110,7 @@ static bool wheel_open(const struct peer *p, __u32 n)
 	if (wheel.fd < 0)
 		return false;
 	wheel.submit = p->submit;
+	wheel.period = 0;
 	wheel.ids = xcalloc(n, sizeof(*wheel.ids));
 	return true;
 }
@@ -192,9 +206,110 @@ static __u32 move_submit(const __u32 *idx, const __u64 *when, __u32 n)
 	return batches(TWHEEL_OP_MODIFY, idx, when, n);
 }
 
+static void wheel_reap(void)
+{
+	ssize_t nr = read(wheel.fd, wheel.events, sizeof(wheel.events));
+	ssize_t k;
+
+	if (nr <= 0)
+		errx(1, "read of /dev/twheel: %s", strerror(errno));
+	woken();
+	nr /= sizeof(*wheel.events);
+	for (k = 0; k < nr; k++) {
+		if (!wheel.period)
+			wheel.ids[wheel.events[k].user_data] = 0;
+		fired(wheel.events[k].user_data);
+	}
+	tally.lag = wheel.events[nr - 1].fired_ns - wheel.events[nr - 1].expires_ns;
+}
+
+/* In one SUBMIT what was queued. None of it is about a timer that is gone. */
+static void send_queued(void)
+{
+	__u32 k;
+
+	if (submit(wheel.fd, wheel.ops, wheel.nr_queued) != (int)wheel.nr_queued)
+		errx(1, "SUBMIT: %s", strerror(errno));
+	for (k = 0; k < wheel.nr_queued; k++) {
+		if (wheel.ops[k].res < 0)
+			errx(1, "SUBMIT: %s", strerror(-wheel.ops[k].res));
+		if (wheel.ops[k].opcode == TWHEEL_OP_ARM)
+			wheel.ids[wheel.ops[k].user_data] = wheel.ops[k].id;
+	}
+	wheel.sent += wheel.nr_queued;
+	wheel.nr_queued = 0;
+}
+
+static void queue(struct twheel_op op)
+{
+	wheel.ops[wheel.nr_queued++] = op;
+	if (wheel.nr_queued == wheel.submit)
+		send_queued();
+}
+
+static void turn_submit(void (*work)(void))
+{
+	struct pollfd p = { .fd = wheel.fd, .events = POLLIN };
+	int ret = poll(&p, 1, 0);
+
+	if (ret < 0)
+		errx(1, "poll: %s", strerror(errno));
+	if (ret)
+		wheel_reap();
+	wheel.now = now_ns();
+	wheel.turning = true;
+	work();
+	wheel.turning = false;
+	if (wheel.nr_queued)
+		send_queued();
+}
+
+static void after_submit(const __u32 *idx, __u64 delay, __u32 n)
+{
+	__u64 when = wheel.now + delay;
+	__u32 k;
+
+	for (k = 0; k < n; k++)
+		queue(operation(wheel.ids[idx[k]] ? TWHEEL_OP_MODIFY : TWHEEL_OP_ARM, idx[k],
+				&when));
+}
+
+static void every_submit(const __u32 *idx, __u64 period, __u32 n)
+{
+	__u64 when = wheel.now + period;
+	struct twheel_op op;
+	__u32 k;
+
+	wheel.period = period;
+	for (k = 0; k < n; k++) {
+		op = operation(TWHEEL_OP_ARM, idx[k], &when);
+		op.interval_ns = period;
+		queue(op);
+	}
+}
+
+static __u64 sent_submit(void)
+{
+	return wheel.sent;
+}
+
+static void queue_cancels(const __u32 *idx, __u32 n)
+{
+	__u32 k;
+
+	for (k = 0; k < n; k++) {
+		queue(operation(TWHEEL_OP_CANCEL, idx[k], NULL));
+		wheel.ids[idx[k]] = 0;
+	}
+}
+
 static __u32 cancel_submit(const __u32 *idx, const __u64 *when, __u32 n)
 {
 	(void)when;
+	if (wheel.turning) {
+		queue_cancels(idx, n);
+		return n;
+	}
 	return batches(TWHEEL_OP_CANCEL, idx, NULL, n);
 }
 
@@ -220,20 +335,6 @@ static __u32 wheel_drain(void)
 	if (nr < 0)
 		errx(1, "DRAIN: %s", strerror(errno));
 	return total;
-}
-
-static void wheel_reap(void)
-{
-	ssize_t nr = read(wheel.fd, wheel.events, sizeof(wheel.events));
-	ssize_t k;
-
-	if (nr <= 0)
-		errx(1, "read of /dev/twheel: %s", strerror(errno));
-	woken();
-	nr /= sizeof(*wheel.events);
-	for (k = 0; k < nr; k++)
-		fired(wheel.events[k].user_data);
-	tally.lag = wheel.events[nr - 1].fired_ns - wheel.events[nr - 1].expires_ns;
 }
 
 static __u64 wheel_wakeups(void)
@@ -276,6 +377,10 @@ static __u64 wheel_wakeups(void)
 	.cancel = cancel_submit,	\
 	.nop = nop_submit,		\
 	.reap = wheel_reap,		\
+	.turn = turn_submit,		\
+	.after = after_submit,		\
+	.every = every_submit,		\
+	.sent = sent_submit,		\
 	.close = wheel_close,		\
 }
 
@@ -283,7 +388,7 @@ const struct peer twheel_peers[] = {
 	SINGLE("twheel", GROUP_ALL, TICK),
 	SINGLE("twheel-4us", GROUP_LATENESS, 4096),
 	SUBMIT("twheel-submit-16", GROUP_OPS, 16, 256),
-	SUBMIT("twheel-submit-256", GROUP_OPS | GROUP_THREADS, 256, 256),
+	SUBMIT("twheel-submit-256", GROUP_OPS | GROUP_THREADS | GROUP_MIXES, 256, 256),
 	SUBMIT("twheel-submit-4096", GROUP_OPS, 4096, 4096),
 	{ }
 };

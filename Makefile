@@ -56,7 +56,7 @@ help:
 	@echo '  make shell           a prompt in that machine'
 	@echo 'For developers:'
 	@echo '  make test            what a change has to pass, one table;'
-	@echo '                       SUITES="main kernels debug races faults": more'
+	@echo '                       SUITES="main kernels programs debug races faults": more'
 	@echo '  make test-all        everything: more kernels, and the targets marked *'
 	@echo '  make check-host      the wheel alone, in user space, under sanitizers'
 	@echo '  make kunit           KUnit in user-mode Linux; FILTER=twheel-wheel.*never*'

@@ -61,8 +61,20 @@ static void echo(struct twheel *w, struct connection *c)
 	ssize_t nr = read(c->fd, buffer, sizeof(buffer));
 
 	/* Who does not read what it gets is hung up on as well. */
-	if (nr <= 0 || write(c->fd, buffer, nr) != nr || twheel_arm(w, &c->idle, idle_ns, on_idle))
+	if (nr <= 0 || send(c->fd, buffer, nr, MSG_NOSIGNAL) != nr ||
+	    twheel_arm(w, &c->idle, idle_ns, on_idle))
 		hang_up(w, c);
+}
+
+/* 1 to @max, or how this is used */
+static unsigned long number(const char *word, unsigned long max)
+{
+	char *end;
+	unsigned long nr = strtoul(word, &end, 10);
+
+	if (*end || !nr || nr > max)
+		errx(2, "usage: echo-epoll PORT [IDLE_MS]");
+	return nr;
 }
 
 static int listen_on(int port)
@@ -82,11 +94,9 @@ int main(int argc, char **argv)
 	int epfd = epoll_create1(EPOLL_CLOEXEC), listener, nr, i, ret;
 	struct twheel *w;
 
-	if (argc < 2)
-		errx(2, "usage: echo-epoll PORT [IDLE_MS]");
+	listener = listen_on(number(argc == 2 || argc == 3 ? argv[1] : "", 65535));
 	if (argc > 2)
-		idle_ns = strtoull(argv[2], NULL, 0) * TWHEEL_MSEC;
-	listener = listen_on(atoi(argv[1]));
+		idle_ns = number(argv[2], 1000000000) * TWHEEL_MSEC;
 	events[0] = (struct epoll_event){ .events = EPOLLIN };
 	if (epfd < 0 || epoll_ctl(epfd, EPOLL_CTL_ADD, listener, events))
 		err(1, "epoll");

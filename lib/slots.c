@@ -14,9 +14,10 @@
  *                set
  *   pull earlier the slot has to be set, unless it expires in time
  *
- * What has to be set waits for the next dispatch, and is sent there with all else, if some
- * slot is known to expire no later than it is due: then there is that dispatch. Otherwise
- * it is sent at once, and is what the next ones can wait for: the witness.
+ * What has to be set waits as long as some slot, the witness, is known to expire no later
+ * than it is due: then there is a dispatch in time, which sends it with all else, or calls it
+ * without ever sending it. Otherwise it is sent at once, and is the next witness. So a
+ * dispatch sends nothing, unless what it read was the witness or much is waiting.
  *
  * Nothing is lost by this: a timer is due in time or, if its slot expires before, the slot
  * is set for when it is due. And nothing fails late: a slot keeps its timer of the back
@@ -226,6 +227,12 @@ void tw_slots_release(struct twheel *w, struct twheel_timer *t)
 	tw_set_state(w, slot, s->report_by_ns == TWHEEL_NEVER ? TW_FREE : TW_POOLED);
 }
 
+/* Whether somebody will look after a timer that is not sent. */
+static bool tw_has_witness(const struct twheel *w, const struct twheel_timer *t)
+{
+	return tw_slot(w, w->witness)->report_by_ns <= tw_due_by_ns(t);
+}
+
 /**
  * tw_slots_must_send() - whether the slot of a timer cannot wait for the next dispatch
  * @w: the wheel
@@ -237,8 +244,20 @@ bool tw_slots_must_send(const struct twheel *w, const struct twheel_timer *t)
 {
 	if (w->depth || tw_slot(w, t->slot)->state != TW_UNSENT)
 		return false;
-	return w->lists[TW_UNSENT].nr >= TW_BATCH ||
-	       tw_slot(w, w->witness)->report_by_ns > tw_due_by_ns(t);
+	return w->lists[TW_UNSENT].nr >= TW_BATCH || !tw_has_witness(w, t);
+}
+
+/* Whether nothing has to be sent by the end of a dispatch. */
+static bool tw_can_wait(const struct twheel *w)
+{
+	uint32_t slot;
+
+	if (w->lists[TW_UNSENT].nr >= TW_BATCH || tw_excess(w))
+		return false;
+	for (slot = w->lists[TW_UNSENT].first; slot; slot = tw_slot(w, slot)->next)
+		if (!tw_has_witness(w, tw_slot(w, slot)->timer))
+			return false;
+	return true;
 }
 
 /* Collects slots that have to be set. */
@@ -283,14 +302,7 @@ static void tw_sent(struct twheel *w, const struct tw_op *op)
 		w->witness = op->slot;
 }
 
-/**
- * tw_slots_flush() - send all that is to be sent
- * @w:    the wheel
- * @tidy: give slots back as well, as many as go along
- *
- * Return: 0, or the error of the back end, after which some may have been sent.
- */
-int tw_slots_flush(struct twheel *w, bool tidy)
+static int tw_send(struct twheel *w, bool tidy)
 {
 	struct tw_op ops[TW_BATCH];
 	int i, nr, ret;
@@ -303,8 +315,35 @@ int tw_slots_flush(struct twheel *w, bool tidy)
 		for (i = 0; i < ret; i++)
 			tw_sent(w, &ops[i]);
 	} while (ret >= 0 && w->lists[TW_UNSENT].nr);
-	w->backend->settle(w);
 	return min(ret, 0);
+}
+
+/**
+ * tw_slots_flush() - send all that is to be sent
+ * @w: the wheel
+ *
+ * Return: 0, or the error of the back end, after which some may have been sent.
+ */
+int tw_slots_flush(struct twheel *w)
+{
+	int ret = tw_send(w, false);
+
+	w->backend->settle(w);
+	return ret;
+}
+
+/**
+ * tw_slots_tidy() - send what cannot wait for another dispatch, and give slots back
+ * @w: the wheel
+ *
+ * Return: as tw_slots_flush().
+ */
+int tw_slots_tidy(struct twheel *w)
+{
+	int ret = tw_can_wait(w) ? 0 : tw_send(w, true);
+
+	w->backend->settle(w);
+	return ret;
 }
 
 /* Takes what is due by now and was not sent: it need not be any more. How many. */

@@ -124,7 +124,7 @@ static bool tw_is_foreign(const struct twheel *w, const struct twheel_timer *t)
 /* Sends at once what cannot wait. */
 static int tw_send_if_needed(struct twheel *w, const struct twheel_timer *t)
 {
-	return tw_slots_must_send(w, t) ? tw_slots_flush(w, false) : 0;
+	return tw_slots_must_send(w, t) ? tw_slots_flush(w) : 0;
 }
 
 static int tw_move(struct twheel *w, struct twheel_timer *t, const struct twheel_timer *to)
@@ -303,7 +303,7 @@ static int tw_dispatch(struct twheel *w, int max)
 		budget -= nr;
 		called += tw_call_due(w, max - called);
 		if (!w->closed)
-			ret = tw_slots_flush(w, true);
+			ret = tw_slots_tidy(w);
 	} while (!ret && want && (uint32_t)nr == want);
 	return ret ?: called;
 }
@@ -324,7 +324,7 @@ int twheel_dispatch(struct twheel *w, int max)
 
 int twheel_flush(struct twheel *w)
 {
-	return tw_slots_flush(w, false);
+	return tw_slots_flush(w);
 }
 
 static bool tw_is_readable(const struct twheel *w)
@@ -337,7 +337,7 @@ static bool tw_is_readable(const struct twheel *w)
 uint64_t twheel_next(struct twheel *w)
 {
 	/* If it cannot be sent, or if something is about to be looked at: at once. */
-	if (tw_slots_flush(w, false) || w->lists[TW_REPORTED].nr || tw_is_readable(w))
+	if (tw_slots_flush(w) || w->lists[TW_REPORTED].nr || tw_is_readable(w))
 		return twheel_now(w);
 	return w->backend->next(w);
 }

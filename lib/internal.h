@@ -162,6 +162,7 @@ struct twheel {
 	int clockid;
 	uint64_t manual_ns;
 	uint64_t slack_ns;
+	uint64_t key;
 	struct tw_slot **chunks;
 	uint32_t nr_slots;
 	uint32_t room;
@@ -187,6 +188,12 @@ static inline uint64_t tw_add_ns(uint64_t ns, uint64_t more_ns)
 	uint64_t sum = ns + more_ns;
 
 	return ns == TWHEEL_NEVER ? ns : sum < ns || sum > INT64_MAX ? INT64_MAX : sum;
+}
+
+/* What an armed timer has in it, where it is. No other wheel of the process ever has that. */
+static inline uint64_t tw_key(const struct twheel *w, const struct twheel_timer *t)
+{
+	return w->key ^ (uintptr_t)t;
 }
 
 /* When the program is to be called at the latest, but for less than a tick. */

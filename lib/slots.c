@@ -184,9 +184,20 @@ int tw_slots_claim(struct twheel *w, struct twheel_timer *t)
 	tw_set_state(w, slot, TW_PENDING);
 	tw_slot(w, slot)->timer = t;
 	t->slot = slot;
+	t->key = tw_key(w, t);
+	t->report_by_ns = TWHEEL_NEVER;
 	w->in_use++;
 	tw_slots_moved(w, t);
 	return 0;
+}
+
+/*
+ * The timer knows when its slot is pending: with many timers, to look at the slot would be
+ * another cache miss. It is TWHEEL_NEVER unless the slot is in state TW_PENDING.
+ */
+static bool tw_is_pending(const struct twheel_timer *t)
+{
+	return t->report_by_ns != TWHEEL_NEVER;
 }
 
 /**
@@ -196,11 +207,17 @@ int tw_slots_claim(struct twheel *w, struct twheel_timer *t)
  */
 void tw_slots_moved(struct twheel *w, struct twheel_timer *t)
 {
-	struct tw_slot *s = tw_slot(w, t->slot);
-	enum tw_state state = s->report_by_ns <= tw_due_by_ns(t) ? TW_PENDING : TW_UNSENT;
+	uint64_t due_by_ns = tw_due_by_ns(t);
+	enum tw_state state;
+	struct tw_slot *s;
 
+	if (tw_is_pending(t) && t->report_by_ns <= due_by_ns)
+		return;
+	s = tw_slot(w, t->slot);
+	state = s->report_by_ns <= due_by_ns ? TW_PENDING : TW_UNSENT;
 	if (s->state != state)
 		tw_set_state(w, t->slot, state);
+	t->report_by_ns = state == TW_PENDING ? s->report_by_ns : TWHEEL_NEVER;
 }
 
 /* More than enough slots that are for no timer, by so many. */
@@ -242,7 +259,7 @@ static bool tw_has_witness(const struct twheel *w, const struct twheel_timer *t)
  */
 bool tw_slots_must_send(const struct twheel *w, const struct twheel_timer *t)
 {
-	if (w->depth || tw_slot(w, t->slot)->state != TW_UNSENT)
+	if (w->depth || tw_is_pending(t) || tw_slot(w, t->slot)->state != TW_UNSENT)
 		return false;
 	return w->lists[TW_UNSENT].nr >= TW_BATCH || !tw_has_witness(w, t);
 }
@@ -296,6 +313,8 @@ static void tw_sent(struct twheel *w, const struct tw_op *op)
 
 	s->report_by_ns = op->gone ? TWHEEL_NEVER : tw_add_ns(op->expires_ns, op->slack_ns);
 	tw_set_state(w, op->slot, op->gone ? TW_GONE : TW_PENDING);
+	if (s->timer)
+		s->timer->report_by_ns = s->report_by_ns;
 	w->nr_held -= op->gone;
 	w->counts.sent++;
 	if (s->report_by_ns < tw_slot(w, w->witness)->report_by_ns)
@@ -375,6 +394,7 @@ static int tw_take_unsent(struct twheel *w, uint64_t now_ns, int max)
  */
 int tw_slots_take(struct twheel *w, uint64_t now_ns, uint32_t max)
 {
+	struct twheel_timer *t;
 	uint32_t slots[TW_BATCH];
 	int i, nr;
 
@@ -386,6 +406,11 @@ int tw_slots_take(struct twheel *w, uint64_t now_ns, uint32_t max)
 		tw_slot(w, slots[i])->report_by_ns = TWHEEL_NEVER;
 		tw_set_state(w, slots[i], TW_REPORTED);
 		w->counts.records++;
+	}
+	for (i = 0; i < nr; i++) {
+		t = tw_slot(w, slots[i])->timer;
+		if (t)
+			t->report_by_ns = TWHEEL_NEVER;
 	}
 	return nr < 0 ? nr : nr + tw_take_unsent(w, now_ns, max - nr);
 }

@@ -52,6 +52,15 @@ static bool tw_is_zero(const void *p, size_t size)
 	return true;
 }
 
+/* Threads may open wheels at the same time. */
+static uint64_t tw_new_key(void)
+{
+	static uint64_t last;
+
+	/* Far from each other, and so from what the addresses of two timers differ by. */
+	return __atomic_add_fetch(&last, 0x9e3779b97f4a7c15, __ATOMIC_RELAXED);
+}
+
 int twheel_open(struct twheel **to, const struct twheel_options *options)
 {
 	static const struct twheel_options defaults;
@@ -71,6 +80,7 @@ int twheel_open(struct twheel **to, const struct twheel_options *options)
 		return -ENOMEM;
 	w->clockid = tw_clockids[options->clock];
 	w->slack_ns = options->slack_ns;
+	w->key = tw_new_key();
 	ret = tw_open_any(w, options);
 	if (ret)
 		free(w);
@@ -118,7 +128,7 @@ uint64_t twheel_now(const struct twheel *w)
 /* A timer that is armed in another wheel, or was copied while it was armed. */
 static bool tw_is_foreign(const struct twheel *w, const struct twheel_timer *t)
 {
-	return t->slot && (t->slot >= w->nr_slots || tw_slot(w, t->slot)->timer != t);
+	return t->slot && t->key != tw_key(w, t);
 }
 
 /* Sends at once what cannot wait. */
@@ -134,9 +144,13 @@ static int tw_move(struct twheel *w, struct twheel_timer *t, const struct twheel
 
 	*t = *to;
 	t->slot = old.slot;
+	t->key = old.key;
+	t->report_by_ns = old.report_by_ns;
 	tw_slots_moved(w, t);
 	ret = tw_send_if_needed(w, t);
 	if (ret) {
+		/* It may have been sent. */
+		old.report_by_ns = TWHEEL_NEVER;
 		*t = old;
 		tw_slots_moved(w, t);
 		return ret;

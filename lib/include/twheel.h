@@ -73,6 +73,8 @@ struct twheel_timer {
 	uint64_t deadline_ns;
 	uint64_t slack_ns;
 	uint64_t interval_ns;
+	uint64_t report_by_ns;
+	uint64_t key;
 	uint32_t count;
 	uint32_t slot;
 	uint8_t misfire;

@@ -202,6 +202,16 @@ static inline uint64_t tw_due_by_ns(const struct twheel_timer *t)
 	return tw_add_ns(t->deadline_ns, t->slack_ns);
 }
 
+/*
+ * Whether the slot of an armed timer is pending, by then at the latest. The timer knows: with
+ * many of them a look at the slot would be another cache miss. What it knows is TWHEEL_NEVER
+ * unless the slot is in state TW_PENDING.
+ */
+static inline bool tw_is_in_time(const struct twheel_timer *t, uint64_t due_by_ns)
+{
+	return t->report_by_ns <= due_by_ns && t->report_by_ns != TWHEEL_NEVER;
+}
+
 /* slots.c */
 void tw_slots_destroy(struct twheel *w);
 int tw_slots_claim(struct twheel *w, struct twheel_timer *t);

@@ -191,15 +191,6 @@ int tw_slots_claim(struct twheel *w, struct twheel_timer *t)
 	return 0;
 }
 
-/*
- * The timer knows when its slot is pending: with many timers, to look at the slot would be
- * another cache miss. It is TWHEEL_NEVER unless the slot is in state TW_PENDING.
- */
-static bool tw_is_pending(const struct twheel_timer *t)
-{
-	return t->report_by_ns != TWHEEL_NEVER;
-}
-
 /**
  * tw_slots_moved() - see what a new deadline means for the slot
  * @w: the wheel
@@ -211,7 +202,7 @@ void tw_slots_moved(struct twheel *w, struct twheel_timer *t)
 	enum tw_state state;
 	struct tw_slot *s;
 
-	if (tw_is_pending(t) && t->report_by_ns <= due_by_ns)
+	if (tw_is_in_time(t, due_by_ns))
 		return;
 	s = tw_slot(w, t->slot);
 	state = s->report_by_ns <= due_by_ns ? TW_PENDING : TW_UNSENT;
@@ -259,7 +250,7 @@ static bool tw_has_witness(const struct twheel *w, const struct twheel_timer *t)
  */
 bool tw_slots_must_send(const struct twheel *w, const struct twheel_timer *t)
 {
-	if (w->depth || tw_is_pending(t) || tw_slot(w, t->slot)->state != TW_UNSENT)
+	if (w->depth || tw_slot(w, t->slot)->state != TW_UNSENT)
 		return false;
 	return w->lists[TW_UNSENT].nr >= TW_BATCH || !tw_has_witness(w, t);
 }

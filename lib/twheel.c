@@ -137,15 +137,23 @@ static int tw_send_if_needed(struct twheel *w, const struct twheel_timer *t)
 	return tw_slots_must_send(w, t) ? tw_slots_flush(w) : 0;
 }
 
-static int tw_move(struct twheel *w, struct twheel_timer *t, const struct twheel_timer *to)
+/* What the program says of a timer. */
+static inline void tw_set(struct twheel_timer *t, const struct twheel_timer *as)
+{
+	t->fn = as->fn;
+	t->deadline_ns = as->deadline_ns;
+	t->slack_ns = as->slack_ns;
+	t->interval_ns = as->interval_ns;
+	t->count = as->count;
+	t->misfire = as->misfire;
+}
+
+static int tw_send_moved(struct twheel *w, struct twheel_timer *t, const struct twheel_timer *to)
 {
 	struct twheel_timer old = *t;
 	int ret;
 
-	*t = *to;
-	t->slot = old.slot;
-	t->key = old.key;
-	t->report_by_ns = old.report_by_ns;
+	tw_set(t, to);
 	tw_slots_moved(w, t);
 	ret = tw_send_if_needed(w, t);
 	if (ret) {
@@ -159,15 +167,11 @@ static int tw_move(struct twheel *w, struct twheel_timer *t, const struct twheel
 	return 0;
 }
 
-static int tw_arm(struct twheel *w, struct twheel_timer *t, const struct twheel_timer *as)
+static int tw_arm_new(struct twheel *w, struct twheel_timer *t, const struct twheel_timer *as)
 {
 	int ret;
 
-	if (!as->fn || tw_is_foreign(w, t))
-		return -EINVAL;
-	if (t->slot)
-		return tw_move(w, t, as);
-	*t = *as;
+	tw_set(t, as);
 	ret = tw_slots_claim(w, t);
 	if (ret)
 		return ret;
@@ -177,6 +181,23 @@ static int tw_arm(struct twheel *w, struct twheel_timer *t, const struct twheel_
 		return ret;
 	}
 	w->counts.arms++;
+	return 0;
+}
+
+/*
+ * Inline, so that what is to be set stays in registers: read back from the stack it would have
+ * to wait until it is written, and so for the cache miss of the timer before.
+ */
+static inline int tw_arm(struct twheel *w, struct twheel_timer *t, const struct twheel_timer *as)
+{
+	if (!as->fn || tw_is_foreign(w, t))
+		return -EINVAL;
+	if (!t->slot)
+		return tw_arm_new(w, t, as);
+	if (!tw_is_in_time(t, tw_due_by_ns(as)))
+		return tw_send_moved(w, t, as);
+	tw_set(t, as);
+	w->counts.moves++;
 	return 0;
 }
 

@@ -80,8 +80,8 @@ static void set(struct twheel *w, const char *key, uint64_t ns, bool slide, cons
 
 	if (!e || twheel_arm(w, &e->expiry, ns, on_expiry))
 		errx(1, "no memory");
-	strcpy(e->key, key);
-	strcpy(e->value, value);
+	snprintf(e->key, sizeof(e->key), "%s", key);
+	snprintf(e->value, sizeof(e->value), "%s", value);
 	e->slide_ns = slide ? ns : 0;
 	if (old)
 		forget(w, old);

@@ -170,5 +170,6 @@ int main(int argc, char **argv)
 		;
 	printf("%u hung up on, %u early, after %llu ms at most\n", nr - nr_open, nr_early,
 	       (unsigned long long)(latest_ns / NSEC_PER_MSEC));
+	free(all);
 	return nr_open || nr_early;
 }

@@ -122,7 +122,7 @@ static pid_t connect_to_server(void)
 	pid_t child;
 
 	fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (s < 0 || bind(s, (struct sockaddr *)&to, size) ||
+	if (s < 0 || fd < 0 || bind(s, (struct sockaddr *)&to, size) ||
 	    getsockname(s, (struct sockaddr *)&to, &size) ||
 	    connect(fd, (struct sockaddr *)&to, size))
 		err(1, "socket");

@@ -142,6 +142,7 @@ extern const struct tw_backend tw_device, tw_local;
  * @clockid:   the clock, TWHEEL_CLOCK_MANUAL among them
  * @manual_ns: what that one says
  * @slack_ns:  of timers without one of their own
+ * @key:       see tw_key()
  * @chunks:    slots, WHEEL_CHUNK_NODES in each, so that they stay where they are
  * @nr_slots:  how many, slot 0, which is never used, among them
  * @room:      chunks for which there is room in @chunks

@@ -59,7 +59,7 @@ static const char * const requests[] = {
 	[ASK]  = "GET / HTTP/1.1\r\nHost: test\r\n\r\n",
 };
 
-static const unsigned int byte_each_ms[] = { [SLOW] = 200, [BODY] = 250 };
+static const unsigned int byte_each_ms[ASK + 1] = { [SLOW] = 200, [BODY] = 250 };
 
 struct client {
 	int fd;
@@ -171,12 +171,10 @@ static void judge(struct client *c)
 			     memcmp(body, page, size)))
 		wrong++;
 	c->got = 0;
-	if (kind == WAIT)
+	if (kind == WAIT || (kind == ASK && !--c->times))
 		end(c, true);
-	else if (kind == ASK && --c->times)
-		ask(c);
 	else if (kind == ASK)
-		end(c, true);
+		ask(c);
 }
 
 static void receive(struct client *c)
@@ -209,8 +207,7 @@ static void serve_until(uint64_t until_ns)
 		got = epoll_wait(epfd, events, 64, LOOK_EACH_MS);
 		for (i = 0; i < got; i++)
 			receive(events[i].data.ptr);
-		if (!byte_each_ms[kind == SLOW || kind == BODY ? kind : IDLE] ||
-		    now() < next_look_ns)
+		if (!byte_each_ms[kind] || now() < next_look_ns)
 			continue;
 		for (i = 0; i < (int)nr; i++)
 			send_byte(&clients[i], now());

@@ -9,6 +9,9 @@
 
 #include "internal.h"
 
+/* Programs and bindings have it compiled in. */
+static_assert(sizeof(void *) < 8 || sizeof(struct twheel_timer) == 64);
+
 static const int tw_clockids[] = {
 	[TWHEEL_MONOTONIC]	= CLOCK_MONOTONIC,
 	[TWHEEL_BOOTTIME]	= CLOCK_BOOTTIME,

@@ -51,6 +51,11 @@ static int tw_timerfd_clock(int clockid)
 	}
 }
 
+static bool tw_can_be_set(const struct twheel *w)
+{
+	return w->clockid == CLOCK_REALTIME || w->clockid == CLOCK_TAI;
+}
+
 /* How far the clock of the timerfd is behind that of the wheel. */
 static uint64_t tw_behind_ns(const struct twheel *w)
 {
@@ -264,10 +269,10 @@ static int tw_local_take(struct twheel *w, uint32_t *slots, uint32_t max)
 		tw_ready_remove(w, l, tw_slot(w, l->ready.first));
 	}
 	/*
-	 * What was set for a time that has passed has fired, and is to be set anew. So it has
-	 * if there is nothing though one was told so: the clock may have been set back since.
+	 * What was set for a time that has passed has fired, and is to be set anew. So it may
+	 * have if there is nothing: the clock may have been set back since.
 	 */
-	if (l->wake_ns != TWHEEL_NEVER && (!nr || l->wake_ns <= now_ns))
+	if (l->wake_ns != TWHEEL_NEVER && (l->wake_ns <= now_ns || (!nr && tw_can_be_set(w))))
 		l->wake_ns = 0;
 	return nr;
 }

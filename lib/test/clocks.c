@@ -216,6 +216,25 @@ TEST_F(clock, a_function_may_run_the_wheel)
 	EXPECT_EQ(1, items[1].calls);
 }
 
+/* As loops do that do not know why they were woken. */
+TEST(a_dispatch_before_its_time_in_the_process_takes_no_system_call)
+{
+	struct twheel_options options = { .backend = TWHEEL_LOCAL };
+	struct twheel_counts before, after;
+	struct twheel *w;
+	int i;
+
+	memset(items, 0, sizeof(items));
+	ASSERT_EQ(0, twheel_open(&w, &options));
+	ASSERT_EQ(0, twheel_arm(w, &items[0].t, 3600 * TWHEEL_SEC, note));
+	twheel_stats(w, &before);
+	for (i = 0; i < 10; i++)
+		ASSERT_EQ(0, twheel_dispatch(w, 0));
+	twheel_stats(w, &after);
+	EXPECT_EQ(before.syscalls, after.syscalls);
+	twheel_close(w);
+}
+
 /* Only in a machine whose clock is nobody else's. */
 TEST_F(clock, a_set_back_does_not_leave_the_descriptor_readable)
 {

@@ -151,6 +151,7 @@ extern const struct tw_backend tw_device, tw_local;
  * @in_use:    how many of the program's timers are armed
  * @lists:     slots, by state
  * @witness:   a slot. What is due no earlier than it expires need not be sent before
+ * @unsent_by_ns: no timer that is not sent has to be called by an earlier time
  * @depth:     calls of twheel_dispatch() within each other
  * @closed:    by a function; memory is freed when the last of those calls returns
  * @stopped:   twheel_run() is to return
@@ -172,6 +173,7 @@ struct twheel {
 	uint32_t in_use;
 	struct tw_list lists[TW_STATES];
 	uint32_t witness;
+	uint64_t unsent_by_ns;
 	int depth;
 	bool closed;
 	bool stopped;

@@ -191,6 +191,18 @@ int tw_slots_claim(struct twheel *w, struct twheel_timer *t)
 	return 0;
 }
 
+/*
+ * Those that are not sent may be many and wait for long: a dispatch does not go through them
+ * to find that they can wait on. What is kept does not follow when one leaves the list, so
+ * that it is a bound.
+ */
+static void tw_note_unsent(struct twheel *w, uint64_t due_by_ns)
+{
+	if (w->lists[TW_UNSENT].nr == 1)
+		w->unsent_by_ns = due_by_ns;
+	w->unsent_by_ns = min(w->unsent_by_ns, due_by_ns);
+}
+
 /**
  * tw_slots_moved() - see what a new deadline means for the slot
  * @w: the wheel
@@ -209,6 +221,8 @@ void tw_slots_moved(struct twheel *w, struct twheel_timer *t)
 	if (s->state != state)
 		tw_set_state(w, t->slot, state);
 	t->report_by_ns = state == TW_PENDING ? s->report_by_ns : TWHEEL_NEVER;
+	if (state == TW_UNSENT)
+		tw_note_unsent(w, due_by_ns);
 }
 
 /* More than enough slots that are for no timer, by so many. */
@@ -235,10 +249,10 @@ void tw_slots_release(struct twheel *w, struct twheel_timer *t)
 	tw_set_state(w, slot, s->report_by_ns == TWHEEL_NEVER ? TW_FREE : TW_POOLED);
 }
 
-/* Whether somebody will look after a timer that is not sent. */
-static bool tw_has_witness(const struct twheel *w, const struct twheel_timer *t)
+/* Whether there will be a dispatch in time for what is not sent. */
+static bool tw_has_witness(const struct twheel *w, uint64_t due_by_ns)
 {
-	return tw_slot(w, w->witness)->report_by_ns <= tw_due_by_ns(t);
+	return tw_slot(w, w->witness)->report_by_ns <= due_by_ns;
 }
 
 /**
@@ -252,20 +266,15 @@ bool tw_slots_must_send(const struct twheel *w, const struct twheel_timer *t)
 {
 	if (w->depth || tw_slot(w, t->slot)->state != TW_UNSENT)
 		return false;
-	return w->lists[TW_UNSENT].nr >= TW_BATCH || !tw_has_witness(w, t);
+	return w->lists[TW_UNSENT].nr >= TW_BATCH || !tw_has_witness(w, tw_due_by_ns(t));
 }
 
 /* Whether nothing has to be sent by the end of a dispatch. */
 static bool tw_can_wait(const struct twheel *w)
 {
-	uint32_t slot;
-
 	if (w->lists[TW_UNSENT].nr >= TW_BATCH || tw_excess(w))
 		return false;
-	for (slot = w->lists[TW_UNSENT].first; slot; slot = tw_slot(w, slot)->next)
-		if (!tw_has_witness(w, tw_slot(w, slot)->timer))
-			return false;
-	return true;
+	return !w->lists[TW_UNSENT].nr || tw_has_witness(w, w->unsent_by_ns);
 }
 
 /* Collects slots that have to be set. */
@@ -356,12 +365,17 @@ int tw_slots_tidy(struct twheel *w)
 	return ret;
 }
 
-/* Takes what is due by now and was not sent: it need not be any more. How many. */
+/*
+ * Of what was not sent and cannot wait takes what is due by now: it need not be sent any more.
+ * How many.
+ */
 static int tw_take_unsent(struct twheel *w, uint64_t now_ns, int max)
 {
 	uint32_t slot, next;
 	int nr = 0;
 
+	if (tw_can_wait(w))
+		return 0;
 	for (slot = w->lists[TW_UNSENT].first; slot && nr < max; slot = next) {
 		next = tw_slot(w, slot)->next;
 		if (tw_slot(w, slot)->timer->deadline_ns > now_ns)

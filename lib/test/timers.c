@@ -604,6 +604,24 @@ TEST_F(timers, what_is_due_after_another_is_sent_with_others)
 	EXPECT_EQ(before + 49, sent(self->w));
 }
 
+/* Of the timers of the kernel D is known to expire before E is due, and C is read before that. */
+TEST_F(timers, what_can_wait_for_another_is_not_sent_by_a_dispatch)
+{
+	enum { A, B, C, D, E };
+	uint64_t before;
+	int i;
+
+	for (i = A; i <= C; i++)
+		ASSERT_EQ(0, twheel_arm_at(self->w, &items[i].t, (i + 1) * 10 * TICK, note));
+	ASSERT_EQ(1, go(self->w, 10 * TICK));
+	ASSERT_EQ(1, go(self->w, 20 * TICK));
+	for (i = D; i <= E; i++)
+		ASSERT_EQ(0, twheel_arm_at(self->w, &items[i].t, (i + 1) * 10 * TICK, note));
+	before = sent(self->w);
+	ASSERT_EQ(1, go(self->w, 30 * TICK));
+	EXPECT_EQ(before, sent(self->w));
+}
+
 TEST_F(timers, many_that_were_cancelled_are_given_back)
 {
 	int i;

@@ -215,89 +215,76 @@ TEST_F(faults, each_is_told_by_the_call_that_is_made_and_nothing_is_lost)
 	EXPECT_LT(5, nth);
 }
 
-TEST(next_is_now_when_nothing_can_be_sent)
+/* What only the device can fail at. */
+FIXTURE(device) {
+	struct twheel *w;
+};
+
+FIXTURE_SETUP(device)
 {
 	struct twheel_options options = {
 		.backend = TWHEEL_DEVICE,
 		.clock = TWHEEL_MANUAL,
 	};
-	struct twheel *w;
-	int ret;
+	int ret = twheel_open(&self->w, &options);
 
-	ret = twheel_open(&w, &options);
 	if (ret == -ENOENT)
 		SKIP(return, "no /dev/twheel");
 	ASSERT_EQ(0, ret);
 	memset(items, 0, sizeof(items));
-	ASSERT_EQ(0, twheel_advance(w, 10 * MSEC));
-	ASSERT_EQ(0, twheel_arm_at(w, &items[0].t, 20 * MSEC, note));
-	ASSERT_EQ(0, twheel_arm_at(w, &items[1].t, 30 * MSEC, note));
 	ioctl_errno = ENOMEM;
 	alone_as_well = true;
+}
+
+FIXTURE_TEARDOWN(device)
+{
+	left_ioctl = 0;
+	twheel_close(self->w);
+}
+
+TEST_F(device, next_is_now_when_nothing_can_be_sent)
+{
+	ASSERT_EQ(0, twheel_advance(self->w, 10 * MSEC));
+	ASSERT_EQ(0, twheel_arm_at(self->w, &items[0].t, 20 * MSEC, note));
+	ASSERT_EQ(0, twheel_arm_at(self->w, &items[1].t, 30 * MSEC, note));
 	left_ioctl = 1;
-	EXPECT_EQ(10 * MSEC, twheel_next(w));
+	EXPECT_EQ(10 * MSEC, twheel_next(self->w));
 	left_ioctl = 0;
 	submit_failed = false;
-	EXPECT_EQ(20 * MSEC, twheel_next(w));
-	twheel_close(w);
+	EXPECT_EQ(20 * MSEC, twheel_next(self->w));
 }
 
-TEST(a_signal_does_not_hide_what_is_next)
+TEST_F(device, a_signal_does_not_hide_what_is_next)
 {
-	struct twheel_options options = {
-		.backend = TWHEEL_DEVICE,
-		.clock = TWHEEL_MANUAL,
-	};
-	struct twheel *w;
-	int ret;
-
-	ret = twheel_open(&w, &options);
-	if (ret == -ENOENT)
-		SKIP(return, "no /dev/twheel");
-	ASSERT_EQ(0, ret);
-	memset(items, 0, sizeof(items));
-	ASSERT_EQ(0, twheel_arm_at(w, &items[0].t, 20 * MSEC, note));
+	ASSERT_EQ(0, twheel_arm_at(self->w, &items[0].t, 20 * MSEC, note));
 	ioctl_errno = EINTR;
 	left_ioctl = 1;
-	EXPECT_EQ(20 * MSEC, twheel_next(w));
+	EXPECT_EQ(20 * MSEC, twheel_next(self->w));
 	EXPECT_EQ(0, left_ioctl);
-	twheel_close(w);
 }
 
-TEST(a_device_without_memory_for_many_operations_does_them_alone)
+TEST_F(device, many_operations_for_which_there_is_no_memory_are_done_alone)
 {
-	struct twheel_options options = {
-		.backend = TWHEEL_DEVICE,
-		.clock = TWHEEL_MANUAL,
-	};
-	struct twheel *w;
 	int i, nr, called = 0;
 
-	nr = twheel_open(&w, &options);
-	if (nr == -ENOENT)
-		SKIP(return, "no /dev/twheel");
-	ASSERT_EQ(0, nr);
-	ioctl_errno = ENOMEM;
 	alone_as_well = false;
 	for (i = 0; i < NR; i++)
-		ASSERT_EQ(0, twheel_arm_at(w, &items[i].t, (10 + i % 7) * MSEC, note));
+		ASSERT_EQ(0, twheel_arm_at(self->w, &items[i].t, (10 + i % 7) * MSEC, note));
 	for (i = 0; i < NR; i++)
-		ASSERT_EQ(0, twheel_arm_at(w, &items[i].t, (500 - i) * MSEC, note));
+		ASSERT_EQ(0, twheel_arm_at(self->w, &items[i].t, (500 - i) * MSEC, note));
 	for (i = 1; i <= 500; i++) {
 		left_ioctl = i % 3;
-		ASSERT_EQ(0, twheel_flush(w));
+		ASSERT_EQ(0, twheel_flush(self->w));
 		left_ioctl = 0;
-		ASSERT_EQ(0, twheel_advance(w, i * MSEC));
+		ASSERT_EQ(0, twheel_advance(self->w, i * MSEC));
 		left_ioctl = i % 2;
-		while (readable(w)) {
-			nr = twheel_dispatch(w, 0);
+		while (readable(self->w)) {
+			nr = twheel_dispatch(self->w, 0);
 			ASSERT_LE(0, nr);
 			called += nr;
 		}
 	}
 	EXPECT_EQ(NR, called);
-	left_ioctl = 0;
-	twheel_close(w);
 }
 
 TEST_HARNESS_MAIN

@@ -164,7 +164,7 @@ struct twheel {
 	int clockid;
 	uint64_t manual_ns;
 	uint64_t slack_ns;
-	uint64_t key;
+	uint32_t key;
 	struct tw_slot **chunks;
 	uint32_t nr_slots;
 	uint32_t room;
@@ -193,10 +193,13 @@ static inline uint64_t tw_add_ns(uint64_t ns, uint64_t more_ns)
 	return ns == TWHEEL_NEVER ? ns : sum < ns || sum > INT64_MAX ? INT64_MAX : sum;
 }
 
-/* What an armed timer has in it, where it is. No other wheel of the process ever has that. */
-static inline uint64_t tw_key(const struct twheel *w, const struct twheel_timer *t)
+/*
+ * What an armed timer has in it, where it is. There another wheel of the process has it only
+ * when 2^32 have been, and this one has it only 16 GiB away.
+ */
+static inline uint32_t tw_key(const struct twheel *w, const struct twheel_timer *t)
 {
-	return w->key ^ (uintptr_t)t;
+	return w->key ^ (uint32_t)((uintptr_t)t >> 2);
 }
 
 /* When the program is to be called at the latest, but for less than a tick. */

@@ -56,12 +56,12 @@ static bool tw_is_zero(const void *p, size_t size)
 }
 
 /* Threads may open wheels at the same time. */
-static uint64_t tw_new_key(void)
+static uint32_t tw_new_key(void)
 {
-	static uint64_t last;
+	static uint32_t last;
 
 	/* Far from each other, and so from what the addresses of two timers differ by. */
-	return __atomic_add_fetch(&last, 0x9e3779b97f4a7c15, __ATOMIC_RELAXED);
+	return __atomic_add_fetch(&last, 0x9e3779b9, __ATOMIC_RELAXED);
 }
 
 int twheel_open(struct twheel **to, const struct twheel_options *options)
@@ -140,29 +140,32 @@ static int tw_send_if_needed(struct twheel *w, const struct twheel_timer *t)
 	return tw_slots_must_send(w, t) ? tw_slots_flush(w) : 0;
 }
 
-/* What the program says of a timer. */
+/* What the program says of a timer. What only periodic ones have may be a cache miss. */
 static inline void tw_set(struct twheel_timer *t, const struct twheel_timer *as)
 {
 	t->fn = as->fn;
 	t->deadline_ns = as->deadline_ns;
 	t->slack_ns = as->slack_ns;
 	t->interval_ns = as->interval_ns;
+	if (!as->interval_ns)
+		return;
 	t->count = as->count;
 	t->misfire = as->misfire;
 }
 
 static int tw_send_moved(struct twheel *w, struct twheel_timer *t, const struct twheel_timer *to)
 {
-	struct twheel_timer old = *t;
+	struct twheel_timer old = {};
 	int ret;
 
+	tw_set(&old, t);
 	tw_set(t, to);
 	tw_slots_moved(w, t);
 	ret = tw_send_if_needed(w, t);
 	if (ret) {
+		tw_set(t, &old);
 		/* It may have been sent. */
-		old.report_by_ns = TWHEEL_NEVER;
-		*t = old;
+		t->report_by_ns = TWHEEL_NEVER;
 		tw_slots_moved(w, t);
 		return ret;
 	}

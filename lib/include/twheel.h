@@ -67,18 +67,21 @@ struct twheel_timer;
  */
 typedef void twheel_fn(struct twheel *w, struct twheel_timer *t, uint64_t missed);
 
-/* A timer. Zero it, and leave what is in it to the library. */
+/*
+ * A timer. Zero it, and leave what is in it to the library. One that is not periodic is its
+ * first 48 bytes, which are best in one cache line where there are many.
+ */
 struct twheel_timer {
 	twheel_fn *fn;
 	uint64_t deadline_ns;
 	uint64_t slack_ns;
-	uint64_t interval_ns;
 	uint64_t report_by_ns;
-	uint64_t key;
-	uint32_t count;
 	uint32_t slot;
+	uint32_t key;
+	uint64_t interval_ns;
+	uint32_t count;
 	uint8_t misfire;
-	uint8_t resv[7];
+	uint8_t resv[11];
 };
 
 /**

@@ -207,8 +207,8 @@ static inline int tw_arm(struct twheel *w, struct twheel_timer *t, const struct 
 	return 0;
 }
 
-int twheel_arm_at(struct twheel *w, struct twheel_timer *t, uint64_t expires_ns,
-		  twheel_fn *fn)
+static __attribute__((noinline)) int tw_arm_once(struct twheel *w, struct twheel_timer *t,
+						 uint64_t expires_ns, twheel_fn *fn)
 {
 	struct twheel_timer as = {
 		.fn = fn,
@@ -219,6 +219,24 @@ int twheel_arm_at(struct twheel *w, struct twheel_timer *t, uint64_t expires_ns,
 	if (expires_ns > INT64_MAX && expires_ns != TWHEEL_NEVER)
 		return -EINVAL;
 	return tw_arm(w, t, &as);
+}
+
+/*
+ * To push a timer later is done here, with few stores: while one waits for the cache miss of
+ * a timer the processor goes on to the next until it has no room for more of them.
+ */
+int twheel_arm_at(struct twheel *w, struct twheel_timer *t, uint64_t expires_ns,
+		  twheel_fn *fn)
+{
+	if (!fn || expires_ns > INT64_MAX || !t->slot || tw_is_foreign(w, t) ||
+	    t->report_by_ns > expires_ns + w->slack_ns)
+		return tw_arm_once(w, t, expires_ns, fn);
+	t->fn = fn;
+	t->deadline_ns = expires_ns;
+	t->slack_ns = w->slack_ns;
+	t->interval_ns = 0;
+	w->counts.moves++;
+	return 0;
 }
 
 int twheel_arm(struct twheel *w, struct twheel_timer *t, uint64_t delay_ns, twheel_fn *fn)

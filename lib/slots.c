@@ -36,7 +36,7 @@
 /* At first so many chunks. */
 #define TW_FIRST_ROOM	4U
 
-static void tw_list_remove(struct twheel *w, uint32_t slot)
+static inline void tw_list_remove(struct twheel *w, uint32_t slot)
 {
 	struct tw_slot *s = tw_slot(w, slot);
 	struct tw_list *list = &w->lists[s->state];
@@ -49,7 +49,7 @@ static void tw_list_remove(struct twheel *w, uint32_t slot)
 }
 
 /* Puts a slot that is on no list at the end of one. */
-static void tw_list_append(struct twheel *w, uint32_t slot, enum tw_state state)
+static inline void tw_list_append(struct twheel *w, uint32_t slot, enum tw_state state)
 {
 	struct tw_slot *s = tw_slot(w, slot);
 	struct tw_list *list = &w->lists[state];
@@ -163,34 +163,6 @@ static uint32_t tw_spare_slot(const struct twheel *w, uint64_t due_by_ns)
 	return w->lists[TW_FREE].last ?: w->lists[TW_POOLED].first;
 }
 
-/**
- * tw_slots_claim() - find a slot for a timer
- * @w: the wheel
- * @t: the timer, which has none; its deadline is set
- *
- * Return: 0, or why there is none: -ENOSPC, -ENOMEM, -EPERM.
- */
-int tw_slots_claim(struct twheel *w, struct twheel_timer *t)
-{
-	uint32_t slot = tw_spare_slot(w, tw_due_by_ns(t));
-	int ret;
-
-	if (!slot) {
-		ret = tw_add(w);
-		if (ret)
-			return ret;
-		slot = w->lists[TW_FREE].last;
-	}
-	tw_set_state(w, slot, TW_PENDING);
-	tw_slot(w, slot)->timer = t;
-	t->slot = slot;
-	t->key = tw_key(w, t);
-	t->report_by_ns = TWHEEL_NEVER;
-	w->in_use++;
-	tw_slots_moved(w, t);
-	return 0;
-}
-
 /*
  * Those that are not sent may be many and wait for long: a dispatch does not go through them
  * to find that they can wait on. What is kept does not follow when one leaves the list, so
@@ -203,6 +175,46 @@ static void tw_note_unsent(struct twheel *w, uint64_t due_by_ns)
 	w->unsent_by_ns = min(w->unsent_by_ns, due_by_ns);
 }
 
+/* Sees whether the slot of a timer is pending in time, or to be sent, and lets the timer know. */
+static void tw_match(struct twheel *w, struct twheel_timer *t, uint64_t due_by_ns)
+{
+	struct tw_slot *s = tw_slot(w, t->slot);
+	enum tw_state state = s->report_by_ns <= due_by_ns ? TW_PENDING : TW_UNSENT;
+
+	if (s->state != state)
+		tw_set_state(w, t->slot, state);
+	t->report_by_ns = state == TW_PENDING ? s->report_by_ns : TWHEEL_NEVER;
+	if (state == TW_UNSENT)
+		tw_note_unsent(w, due_by_ns);
+}
+
+/**
+ * tw_slots_claim() - find a slot for a timer
+ * @w: the wheel
+ * @t: the timer, which has none; its deadline is set
+ *
+ * Return: 0, or why there is none: -ENOSPC, -ENOMEM, -EPERM.
+ */
+int tw_slots_claim(struct twheel *w, struct twheel_timer *t)
+{
+	uint64_t due_by_ns = tw_due_by_ns(t);
+	uint32_t slot = tw_spare_slot(w, due_by_ns);
+	int ret;
+
+	if (!slot) {
+		ret = tw_add(w);
+		if (ret)
+			return ret;
+		slot = w->lists[TW_FREE].last;
+	}
+	tw_slot(w, slot)->timer = t;
+	t->slot = slot;
+	t->key = tw_key(w, t);
+	w->in_use++;
+	tw_match(w, t, due_by_ns);
+	return 0;
+}
+
 /**
  * tw_slots_moved() - see what a new deadline means for the slot
  * @w: the wheel
@@ -211,18 +223,9 @@ static void tw_note_unsent(struct twheel *w, uint64_t due_by_ns)
 void tw_slots_moved(struct twheel *w, struct twheel_timer *t)
 {
 	uint64_t due_by_ns = tw_due_by_ns(t);
-	enum tw_state state;
-	struct tw_slot *s;
 
-	if (tw_is_in_time(t, due_by_ns))
-		return;
-	s = tw_slot(w, t->slot);
-	state = s->report_by_ns <= due_by_ns ? TW_PENDING : TW_UNSENT;
-	if (s->state != state)
-		tw_set_state(w, t->slot, state);
-	t->report_by_ns = state == TW_PENDING ? s->report_by_ns : TWHEEL_NEVER;
-	if (state == TW_UNSENT)
-		tw_note_unsent(w, due_by_ns);
+	if (!tw_is_in_time(t, due_by_ns))
+		tw_match(w, t, due_by_ns);
 }
 
 /* More than enough slots that are for no timer, by so many. */

@@ -137,6 +137,8 @@ static bool tw_is_foreign(const struct twheel *w, const struct twheel_timer *t)
 /* Sends at once what cannot wait. */
 static int tw_send_if_needed(struct twheel *w, const struct twheel_timer *t)
 {
+	if (t->report_by_ns != TWHEEL_NEVER)
+		return 0;
 	return tw_slots_must_send(w, t) ? tw_slots_flush(w) : 0;
 }
 
@@ -173,12 +175,11 @@ static int tw_send_moved(struct twheel *w, struct twheel_timer *t, const struct 
 	return 0;
 }
 
-static int tw_arm_new(struct twheel *w, struct twheel_timer *t, const struct twheel_timer *as)
+/* Arms one that is not armed, which was set. */
+static int tw_arm_new(struct twheel *w, struct twheel_timer *t)
 {
-	int ret;
+	int ret = tw_slots_claim(w, t);
 
-	tw_set(t, as);
-	ret = tw_slots_claim(w, t);
 	if (ret)
 		return ret;
 	ret = tw_send_if_needed(w, t);
@@ -190,51 +191,52 @@ static int tw_arm_new(struct twheel *w, struct twheel_timer *t, const struct twh
 	return 0;
 }
 
-/*
- * Inline, so that what is to be set stays in registers: read back from the stack it would have
- * to wait until it is written, and so for the cache miss of the timer before.
- */
-static inline int tw_arm(struct twheel *w, struct twheel_timer *t, const struct twheel_timer *as)
+static int tw_arm(struct twheel *w, struct twheel_timer *t, const struct twheel_timer *as)
 {
 	if (!as->fn || tw_is_foreign(w, t))
 		return -EINVAL;
-	if (!t->slot)
-		return tw_arm_new(w, t, as);
-	if (!tw_is_in_time(t, tw_due_by_ns(as)))
+	if (t->slot && !tw_is_in_time(t, tw_due_by_ns(as)))
 		return tw_send_moved(w, t, as);
 	tw_set(t, as);
+	if (!t->slot)
+		return tw_arm_new(w, t);
 	w->counts.moves++;
 	return 0;
 }
 
-static __attribute__((noinline)) int tw_arm_once(struct twheel *w, struct twheel_timer *t,
-						 uint64_t expires_ns, twheel_fn *fn)
+static int tw_move_once(struct twheel *w, struct twheel_timer *t, uint64_t expires_ns,
+			twheel_fn *fn)
 {
-	struct twheel_timer as = {
+	struct twheel_timer to = {
 		.fn = fn,
 		.deadline_ns = expires_ns,
 		.slack_ns = w->slack_ns,
 	};
 
-	if (expires_ns > INT64_MAX && expires_ns != TWHEEL_NEVER)
-		return -EINVAL;
-	return tw_arm(w, t, &as);
+	return tw_send_moved(w, t, &to);
 }
 
 /*
- * To push a timer later is done here, with few stores: while one waits for the cache miss of
- * a timer the processor goes on to the next until it has no room for more of them.
+ * The same as tw_arm(), for what is done most often, without a struct to tell it: its stores
+ * are for the stack. While a processor waits for the cache miss of a timer that is pushed
+ * later it goes on to the next ones until it has no room for their stores.
  */
 int twheel_arm_at(struct twheel *w, struct twheel_timer *t, uint64_t expires_ns,
 		  twheel_fn *fn)
 {
-	if (!fn || expires_ns > INT64_MAX || !t->slot || tw_is_foreign(w, t) ||
-	    t->report_by_ns > expires_ns + w->slack_ns)
-		return tw_arm_once(w, t, expires_ns, fn);
+	uint64_t slack_ns = w->slack_ns;
+
+	if (!fn || (expires_ns > INT64_MAX && expires_ns != TWHEEL_NEVER) ||
+	    tw_is_foreign(w, t))
+		return -EINVAL;
+	if (t->slot && !tw_is_in_time(t, tw_add_ns(expires_ns, slack_ns)))
+		return tw_move_once(w, t, expires_ns, fn);
 	t->fn = fn;
 	t->deadline_ns = expires_ns;
-	t->slack_ns = w->slack_ns;
+	t->slack_ns = slack_ns;
 	t->interval_ns = 0;
+	if (!t->slot)
+		return tw_arm_new(w, t);
 	w->counts.moves++;
 	return 0;
 }

@@ -225,6 +225,7 @@ void tw_slots_moved(struct twheel *w, struct twheel_timer *t);
 void tw_slots_release(struct twheel *w, struct twheel_timer *t);
 bool tw_slots_must_send(const struct twheel *w, const struct twheel_timer *t);
 int tw_slots_flush(struct twheel *w);
+int tw_slots_send(struct twheel *w, const struct twheel_timer *t);
 int tw_slots_tidy(struct twheel *w);
 int tw_slots_take(struct twheel *w, uint64_t now_ns, uint32_t max);
 bool tw_slots_look(struct twheel *w, struct twheel_timer **t);

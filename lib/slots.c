@@ -15,9 +15,11 @@
  *   pull earlier the slot has to be set, unless it expires in time
  *
  * What has to be set waits as long as some slot, the witness, is known to expire no later
- * than it is due: then there is a dispatch in time, which sends it with all else, or calls it
+ * than it is due: then there is a dispatch in time, which sends it with others, or calls it
  * without ever sending it. Otherwise it is sent at once, and is the next witness. So a
- * dispatch sends nothing, unless what it read was the witness or much is waiting.
+ * dispatch sends nothing, unless what it read was the witness or much is waiting. Then it
+ * sends what is due first, which has the rest wait again: time-outs that are cancelled soon
+ * are never sent.
  *
  * Nothing is lost by this: a timer is due in time or, if its slot expires before, the slot
  * is set for when it is due. And nothing fails late: a slot keeps its timer of the back
@@ -263,7 +265,7 @@ static bool tw_has_witness(const struct twheel *w, uint64_t due_by_ns)
  * @w: the wheel
  * @t: a timer that has one
  *
- * Return: true if tw_slots_flush() is to be called.
+ * Return: true if tw_slots_send() is to be called.
  */
 bool tw_slots_must_send(const struct twheel *w, const struct twheel_timer *t)
 {
@@ -272,33 +274,63 @@ bool tw_slots_must_send(const struct twheel *w, const struct twheel_timer *t)
 	return w->lists[TW_UNSENT].nr >= TW_BATCH || !tw_has_witness(w, tw_due_by_ns(t));
 }
 
-/* Whether nothing has to be sent by the end of a dispatch. */
+/* Whether all that is not sent can wait for another dispatch. */
 static bool tw_can_wait(const struct twheel *w)
 {
-	if (w->lists[TW_UNSENT].nr >= TW_BATCH || tw_excess(w))
+	if (w->lists[TW_UNSENT].nr >= TW_BATCH)
 		return false;
 	return !w->lists[TW_UNSENT].nr || tw_has_witness(w, w->unsent_by_ns);
 }
 
-/* Collects slots that have to be set. */
-static uint32_t tw_collect(const struct twheel *w, struct tw_op *ops)
+/*
+ * Of what cannot wait that is sent which is due by then: the earlier half of the time over
+ * which it is due. What is due later has a witness by that, and is likely to be pushed later
+ * or cancelled before it needs another one. Of many, so as not to go through them often, all.
+ */
+static uint64_t tw_send_by_ns(const struct twheel *w)
+{
+	uint64_t due_by_ns, first_ns = TWHEEL_NEVER, last_ns = 0;
+	uint32_t slot;
+
+	if (w->lists[TW_UNSENT].nr >= TW_BATCH)
+		return TWHEEL_NEVER;
+	for (slot = w->lists[TW_UNSENT].first; slot; slot = tw_slot(w, slot)->next) {
+		due_by_ns = tw_due_by_ns(tw_slot(w, slot)->timer);
+		first_ns = min(first_ns, due_by_ns);
+		last_ns = max(last_ns, due_by_ns);
+	}
+	return first_ns + (last_ns - first_ns) / 2;
+}
+
+static struct tw_op tw_op_of(const struct twheel_timer *t)
+{
+	return (struct tw_op){
+		.slot = t->slot,
+		.expires_ns = t->deadline_ns,
+		.slack_ns = t->slack_ns,
+	};
+}
+
+/* Collects slots that have to be set, of timers due by then, and notes what that leaves. */
+static uint32_t tw_collect(const struct twheel *w, struct tw_op *ops, uint64_t by_ns,
+			   uint64_t *left_by_ns)
 {
 	const struct twheel_timer *t;
 	uint32_t slot, nr = 0;
 
+	*left_by_ns = TWHEEL_NEVER;
 	for (slot = w->lists[TW_UNSENT].first; slot && nr < TW_BATCH;
 	     slot = tw_slot(w, slot)->next) {
 		t = tw_slot(w, slot)->timer;
-		ops[nr++] = (struct tw_op){
-			.slot = slot,
-			.expires_ns = t->deadline_ns,
-			.slack_ns = t->slack_ns,
-		};
+		if (tw_due_by_ns(t) <= by_ns)
+			ops[nr++] = tw_op_of(t);
+		else
+			*left_by_ns = min(*left_by_ns, tw_due_by_ns(t));
 	}
 	return nr;
 }
 
-/* Adds slots that are to be given back, as far as there is room. */
+/* Adds slots that are to be given back, as far as there is room, but not the witness. */
 static uint32_t tw_collect_excess(const struct twheel *w, struct tw_op *ops, uint32_t nr)
 {
 	uint32_t slot, end = min(nr + tw_excess(w), TW_BATCH);
@@ -306,7 +338,8 @@ static uint32_t tw_collect_excess(const struct twheel *w, struct tw_op *ops, uin
 	for (slot = w->lists[TW_FREE].first; slot && nr < end; slot = tw_slot(w, slot)->next)
 		ops[nr++] = (struct tw_op){ .slot = slot, .gone = true };
 	for (slot = w->lists[TW_POOLED].first; slot && nr < end; slot = tw_slot(w, slot)->next)
-		ops[nr++] = (struct tw_op){ .slot = slot, .gone = true };
+		if (slot != w->witness)
+			ops[nr++] = (struct tw_op){ .slot = slot, .gone = true };
 	return nr;
 }
 
@@ -324,20 +357,24 @@ static void tw_sent(struct twheel *w, const struct tw_op *op)
 		w->witness = op->slot;
 }
 
-static int tw_send(struct twheel *w, bool tidy)
+static int tw_send(struct twheel *w, uint64_t by_ns, bool tidy)
 {
 	struct tw_op ops[TW_BATCH];
-	int i, nr, ret;
+	uint32_t i, nr, set;
+	uint64_t left_by_ns;
+	int ret;
 
 	do {
-		nr = tw_collect(w, ops);
-		if (tidy)
-			nr = tw_collect_excess(w, ops, nr);
+		set = tw_collect(w, ops, by_ns, &left_by_ns);
+		nr = tidy ? tw_collect_excess(w, ops, set) : set;
 		ret = nr ? w->backend->send(w, ops, nr) : 0;
-		for (i = 0; i < ret; i++)
+		if (ret < 0)
+			return ret;
+		for (i = 0; i < (uint32_t)ret; i++)
 			tw_sent(w, &ops[i]);
-	} while (ret >= 0 && w->lists[TW_UNSENT].nr);
-	return min(ret, 0);
+	} while (i < set || set == TW_BATCH);
+	w->unsent_by_ns = left_by_ns;
+	return 0;
 }
 
 /**
@@ -348,10 +385,31 @@ static int tw_send(struct twheel *w, bool tidy)
  */
 int tw_slots_flush(struct twheel *w)
 {
-	int ret = tw_send(w, false);
+	int ret = tw_send(w, TWHEEL_NEVER, false);
 
 	w->backend->settle(w);
 	return ret;
+}
+
+/**
+ * tw_slots_send() - send what tw_slots_must_send() says
+ * @w: the wheel
+ * @t: the timer: if there are not many it is sent alone
+ *
+ * Return: as tw_slots_flush().
+ */
+int tw_slots_send(struct twheel *w, const struct twheel_timer *t)
+{
+	struct tw_op op = tw_op_of(t);
+	int ret;
+
+	if (w->lists[TW_UNSENT].nr >= TW_BATCH)
+		return tw_slots_flush(w);
+	ret = w->backend->send(w, &op, 1);
+	if (ret > 0)
+		tw_sent(w, &op);
+	w->backend->settle(w);
+	return min(ret, 0);
 }
 
 /**
@@ -362,8 +420,11 @@ int tw_slots_flush(struct twheel *w)
  */
 int tw_slots_tidy(struct twheel *w)
 {
-	int ret = tw_can_wait(w) ? 0 : tw_send(w, true);
+	bool wait = tw_can_wait(w);
+	int ret = 0;
 
+	if (!wait || tw_excess(w))
+		ret = tw_send(w, wait ? 0 : tw_send_by_ns(w), true);
 	w->backend->settle(w);
 	return ret;
 }

@@ -139,7 +139,7 @@ static int tw_send_if_needed(struct twheel *w, const struct twheel_timer *t)
 {
 	if (t->report_by_ns != TWHEEL_NEVER)
 		return 0;
-	return tw_slots_must_send(w, t) ? tw_slots_flush(w) : 0;
+	return tw_slots_must_send(w, t) ? tw_slots_send(w, t) : 0;
 }
 
 /* What the program says of a timer. What only periodic ones have may be a cache miss. */

@@ -598,10 +598,37 @@ TEST_F(timers, what_is_due_after_another_is_sent_with_others)
 	ASSERT_EQ(0, twheel_arm(self->w, &items[0].t, TICK, note));
 	before = sent(self->w);
 	for (i = 1; i < 50; i++)
-		ASSERT_EQ(0, twheel_arm(self->w, &items[i].t, FAR + i, note));
+		ASSERT_EQ(0, twheel_arm(self->w, &items[i].t, FAR, note));
 	EXPECT_EQ(before, sent(self->w));
 	ASSERT_EQ(1, go(self->w, 7 * TICK));
 	EXPECT_EQ(before + 49, sent(self->w));
+}
+
+TEST_F(timers, what_is_due_in_the_later_half_waits_on)
+{
+	uint64_t before;
+	int i;
+
+	for (i = 0; i < 50; i++)
+		ASSERT_EQ(0, twheel_arm(self->w, &items[i].t, TICK, note));
+	ASSERT_EQ(50, go(self->w, 5 * TICK));
+
+	ASSERT_EQ(0, twheel_arm_at(self->w, &items[0].t, 10 * TICK, note));
+	for (i = 1; i < 50; i++)
+		ASSERT_EQ(0, twheel_arm_at(self->w, &items[i].t, (100 + i) * TICK, note));
+	before = sent(self->w);
+	ASSERT_EQ(1, go(self->w, 10 * TICK));
+	EXPECT_EQ(before + 25, sent(self->w));
+	for (i = 0; i < 10; i++)
+		ASSERT_EQ(0, twheel_dispatch(self->w, 0));
+	EXPECT_EQ(before + 25, sent(self->w));
+	ASSERT_EQ(1, go(self->w, 101 * TICK));
+	EXPECT_EQ(before + 25 + 12, sent(self->w));
+	for (i = 0; i < 10; i++)
+		ASSERT_EQ(0, twheel_dispatch(self->w, 0));
+	EXPECT_EQ(before + 25 + 12, sent(self->w));
+	for (i = 2; i < 50; i++)
+		ASSERT_EQ(1, go(self->w, (100 + i) * TICK));
 }
 
 /* Of the timers of the kernel D is known to expire before E is due, and C is read before that. */
@@ -613,6 +640,7 @@ TEST_F(timers, what_can_wait_for_another_is_not_sent_by_a_dispatch)
 
 	for (i = A; i <= C; i++)
 		ASSERT_EQ(0, twheel_arm_at(self->w, &items[i].t, (i + 1) * 10 * TICK, note));
+	ASSERT_EQ(0, twheel_flush(self->w));
 	ASSERT_EQ(1, go(self->w, 10 * TICK));
 	ASSERT_EQ(1, go(self->w, 20 * TICK));
 	for (i = D; i <= E; i++)
@@ -620,6 +648,23 @@ TEST_F(timers, what_can_wait_for_another_is_not_sent_by_a_dispatch)
 	before = sent(self->w);
 	ASSERT_EQ(1, go(self->w, 30 * TICK));
 	EXPECT_EQ(before, sent(self->w));
+}
+
+/* The timer of the kernel that the last one waits for is neither first nor last in the pool. */
+TEST_F(timers, what_something_waits_for_is_not_given_back)
+{
+	int i;
+
+	for (i = 0; i < 300; i++)
+		ASSERT_EQ(0, twheel_arm_at(self->w, &items[i].t, (100 + i) * TICK, note));
+	ASSERT_EQ(0, twheel_flush(self->w));
+	ASSERT_EQ(1, twheel_cancel(self->w, &items[299].t));
+	for (i = 0; i < 299; i++)
+		ASSERT_EQ(1, twheel_cancel(self->w, &items[i].t));
+	ASSERT_EQ(0, twheel_arm_at(self->w, &items[0].t, 150 * TICK, note));
+	ASSERT_EQ(0, twheel_dispatch(self->w, 0));
+	EXPECT_EQ(0, go(self->w, 149 * TICK));
+	EXPECT_EQ(1, go(self->w, 150 * TICK));
 }
 
 TEST_F(timers, many_that_were_cancelled_are_given_back)

@@ -416,17 +416,17 @@ int tw_slots_send(struct twheel *w, const struct twheel_timer *t)
  * tw_slots_tidy() - send what cannot wait for another dispatch, and give slots back
  * @w: the wheel
  *
+ * Whoever calls it has the back end settle when there is no more to do.
+ *
  * Return: as tw_slots_flush().
  */
 int tw_slots_tidy(struct twheel *w)
 {
 	bool wait = tw_can_wait(w);
-	int ret = 0;
 
-	if (!wait || tw_excess(w))
-		ret = tw_send(w, wait ? 0 : tw_send_by_ns(w), true);
-	w->backend->settle(w);
-	return ret;
+	if (wait && !tw_excess(w))
+		return 0;
+	return tw_send(w, wait ? 0 : tw_send_by_ns(w), true);
 }
 
 /*

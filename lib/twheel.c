@@ -366,6 +366,8 @@ static int tw_dispatch(struct twheel *w, int max)
 		if (!w->closed)
 			ret = tw_slots_tidy(w);
 	} while (!ret && want && (uint32_t)nr == want);
+	if (!w->closed)
+		w->backend->settle(w);
 	return ret ?: called;
 }
 

@@ -335,7 +335,8 @@ static uint32_t tw_collect_excess(const struct twheel *w, struct tw_op *ops, uin
 {
 	uint32_t slot, end = min(nr + tw_excess(w), TW_BATCH);
 
-	for (slot = w->lists[TW_FREE].first; slot && nr < end; slot = tw_slot(w, slot)->next)
+	/* First those that were used last, which are in the cache still. */
+	for (slot = w->lists[TW_FREE].last; slot && nr < end; slot = tw_slot(w, slot)->prev)
 		ops[nr++] = (struct tw_op){ .slot = slot, .gone = true };
 	for (slot = w->lists[TW_POOLED].first; slot && nr < end; slot = tw_slot(w, slot)->next)
 		if (slot != w->witness)

@@ -263,13 +263,13 @@ static bool tw_has_witness(const struct twheel *w, uint64_t due_by_ns)
 /**
  * tw_slots_must_send() - whether the slot of a timer cannot wait for the next dispatch
  * @w: the wheel
- * @t: a timer that has one
+ * @t: a timer that has one, which is not known to be pending in time
  *
  * Return: true if tw_slots_send() is to be called.
  */
 bool tw_slots_must_send(const struct twheel *w, const struct twheel_timer *t)
 {
-	if (w->depth || tw_slot(w, t->slot)->state != TW_UNSENT)
+	if (w->depth)
 		return false;
 	return w->lists[TW_UNSENT].nr >= TW_BATCH || !tw_has_witness(w, tw_due_by_ns(t));
 }

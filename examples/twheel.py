@@ -18,10 +18,10 @@ _lib = ctypes.CDLL(os.environ.get("LIBTWHEEL", "libtwheel.so.1"))
 class _Timer(ctypes.Structure):
     _fields_ = [
         ("fn", ctypes.c_void_p), ("deadline_ns", ctypes.c_uint64),
-        ("slack_ns", ctypes.c_uint64), ("interval_ns", ctypes.c_uint64),
-        ("report_by_ns", ctypes.c_uint64), ("key", ctypes.c_uint64),
-        ("count", ctypes.c_uint32), ("slot", ctypes.c_uint32),
-        ("misfire", ctypes.c_uint8), ("resv", ctypes.c_uint8 * 7),
+        ("slack_ns", ctypes.c_uint64), ("report_by_ns", ctypes.c_uint64),
+        ("slot", ctypes.c_uint32), ("key", ctypes.c_uint32),
+        ("interval_ns", ctypes.c_uint64), ("count", ctypes.c_uint32),
+        ("misfire", ctypes.c_uint8), ("resv", ctypes.c_uint8 * 11),
     ]
 
 

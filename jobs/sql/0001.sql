@@ -1,0 +1,605 @@
+-- SPDX-License-Identifier: GPL-2.0
+--
+-- What a cluster of twheeld keeps: who is alive and owns what, services, jobs, and the
+-- functions of applications and consumers.
+--
+-- What must hold, and who sees to it:
+--
+--   A row of job is owed. Nothing that is finished stays there.
+--
+--   A job is due no earlier than its transaction had its number. The owner of a shard looks
+--   for new jobs from the time of its last look on, and for those of a transaction that was
+--   under way then from the look before (../horizon.c); so whoever writes "due" has a
+--   transaction number first, by owe(), and takes the clock's time if that is later.
+--
+--   Keys outlive their jobs for a day, in seen.
+--
+-- Times are the clock of this database. The functions are what others may call: as the owner
+-- of the schema, in their own transactions. A plan that was made while a table was empty may
+-- outlive that by long: so some do not leave the choice of an index to what the tables hold.
+
+create schema twheel;
+
+-- Roles of which the logins are members: of nodes, and of applications and consumers.
+do $$
+declare
+	name text;
+begin
+	foreach name in array array['twheel_node', 'twheel_app'] loop
+		continue when exists (select from pg_roles where rolname = name);
+		begin
+			execute format('create role %I', name);
+		exception
+		when duplicate_object or unique_violation then
+			null;	-- another database of this server is migrated at the same time
+		when insufficient_privilege then
+			raise insufficient_privilege using
+				message = format('there is no role %s, and %s may not create it',
+						 name, current_user),
+				hint = 'As a superuser: create role twheel_node; create role twheel_app';
+		end;
+	end loop;
+end $$;
+
+create table twheel.cluster (
+	one	boolean primary key default true check (one),
+	id	uuid not null default gen_random_uuid(),
+	schema	integer not null,	-- number of the last migration
+	secret	bytea not null default decode(replace(
+			gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex')
+);
+insert into twheel.cluster (schema) values (1);
+
+-- A process of twheeld, from its start to its end. See ../lease.c.
+create table twheel.node (
+	node		uuid primary key,
+	beat		bigint not null default 0,
+	name		text not null,
+	url		text not null default '',
+	schema_min	integer not null,
+	schema_max	integer not null,
+	started		timestamptz not null default clock_timestamp()
+) with (fillfactor = 50);
+
+create table twheel.shard (
+	shard	smallint primary key,
+	owner	uuid,
+	fence	bigint not null default 0
+) with (fillfactor = 50);
+insert into twheel.shard (shard) select generate_series(0, 63);
+
+create sequence twheel.service_version;
+
+create table twheel.service (
+	id		integer generated always as identity primary key,
+	service		text not null unique check (service ~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$'),
+	kind		text not null check (kind in ('http', 'queue')),
+	target		text not null default '' check (length(target) <= 2000),
+	headers		jsonb not null default '{}' check (jsonb_typeof(headers) = 'object'),
+	timeout_ms	integer not null default 30000 check (timeout_ms between 1 and 3600000),
+	accept_ms	integer not null default 3600000
+				check (accept_ms between 1 and 2000000000),
+	max_attempts	integer not null default 20 check (max_attempts between 1 and 32000),
+	backoff_ms	integer not null default 1000 check (backoff_ms between 1 and 86400000),
+	backoff_max_ms	integer not null default 3600000
+				check (backoff_max_ms between 1 and 86400000),
+	concurrency	integer not null default 100 check (concurrency between 1 and 100000),
+	rate_per_s	double precision check (rate_per_s > 0 and rate_per_s <= 1e6),
+	delivery	text not null default 'at_least_once'
+				check (delivery in ('at_least_once', 'at_most_once')),
+	notify		boolean not null default true,	-- of a queue, when it gets rows
+	paused		boolean not null default false,
+	version		bigint not null default nextval('twheel.service_version')
+);
+
+create sequence twheel.job_id;
+
+-- Columns are in the order that leaves no gaps.
+create table twheel.job (
+	id		bigint primary key default nextval('twheel.job_id'),
+	due		timestamptz not null,	-- when its owner has to look at it
+	at		timestamptz not null,	-- when it is to be done, for people
+	idem		uuid not null default gen_random_uuid(),
+	service		integer not null,
+	slack_ms	integer not null default 0,
+	attempt		integer not null default 0,
+	shard		smallint not null,
+	state		smallint not null default 0,	-- 0 delay, 1 running, 2 accepted
+	key		text,
+	order_key	text,
+	tag		text,
+	payload		bytea not null default ''
+) with (fillfactor = 90);
+create index job_due on twheel.job (shard, due, id);
+create index job_order on twheel.job (order_key, service) where order_key is not null;
+create index job_tag on twheel.job (tag, id) where tag is not null;
+
+create table twheel.seen (
+	service	integer not null,
+	key	text not null,
+	job	bigint not null,
+	until	timestamptz not null,
+	primary key (service, key)
+);
+
+create table twheel.queue (
+	seq		bigint generated always as identity primary key,
+	job		bigint not null,
+	due		timestamptz not null,	-- job.at
+	visible		timestamptz not null default '-infinity',
+	idem		uuid not null,
+	service		integer not null,
+	taken		integer not null default 0,
+	agent		text not null default '',
+	order_key	text,
+	tag		text,
+	payload		bytea not null
+) with (fillfactor = 80);
+create unique index queue_job on twheel.queue (job, agent);
+create index queue_service on twheel.queue (service, seq)
+	where service is not null;	-- always; but not for who knows "seq" alone
+create index queue_order on twheel.queue (order_key, service, seq) where order_key is not null;
+
+-- One row for each call, or hand-over.
+create table twheel.execlog (
+	at		timestamptz not null default clock_timestamp(),
+	job		bigint not null,
+	late_us		bigint not null,	-- when it began, since it was due
+	took_us		bigint,
+	node		uuid,
+	service		integer not null,
+	attempt		integer not null,
+	status		integer,		-- of HTTP; null if there was no answer
+	outcome		smallint not null,	-- 0 done, 1 again, 2 failed, 3 accepted, 4 handed over
+	message		text
+) partition by range (at);
+create index execlog_at on twheel.execlog using brin (at) with (pages_per_range = 8);
+
+-- One row for each job that is over. What failed keeps its payload, to be requeued.
+create table twheel.backlog (
+	at		timestamptz not null default clock_timestamp(),
+	job		bigint not null,
+	due		timestamptz not null,	-- job.at
+	service		integer not null,
+	attempt		integer not null,
+	state		smallint not null,	-- 3 finished, 4 failed, 5 cancelled
+	key		text,
+	order_key	text,
+	tag		text,
+	message		text,
+	payload		bytea
+) partition by range (at);
+create index backlog_job on twheel.backlog (job);
+create index backlog_failed on twheel.backlog (service, at) where state = 4;
+
+-- A clock that is set must not stop everything.
+create table twheel.execlog_other partition of twheel.execlog default;
+create table twheel.backlog_other partition of twheel.backlog default;
+
+-- Makes the partitions of the next eight days, and drops the oldest of each log if all of it is
+-- more than so many days ago: one in a call, so that a clock that was wrong for a moment does
+-- not take everything with it. Who reads for long must not stop what is written: then it is
+-- tried again the next time. A day of which rows were written before it had a partition stays
+-- with the default one.
+create function twheel.partitions(keep_days integer) returns void
+language plpgsql security definer set search_path = twheel, pg_temp set timezone = 'UTC'
+set lock_timeout = '50ms' as $$
+declare
+	oldest date := current_date - keep_days;
+	log text;
+	part text;
+	day date;
+begin
+	if oldest is null or keep_days < 1 then
+		raise invalid_parameter_value using message = 'logs are kept for a day at least';
+	end if;
+	if not pg_try_advisory_xact_lock(hashtext('twheel.partitions')) then
+		return;
+	end if;
+	foreach log in array array['execlog', 'backlog'] loop
+		for day in select current_date + i from generate_series(0, 8) i loop
+			part := log || to_char(day, '_YYYYMMDD');
+			continue when to_regclass(part) is not null;
+			begin
+				execute format('create table %I partition of %I'
+					       ' for values from (%L) to (%L)',
+					       part, log, day::timestamptz, (day + 1)::timestamptz);
+			exception
+			when check_violation then
+				null;
+			when lock_not_available then
+				exit;
+			end;
+		end loop;
+		begin
+			execute format('delete from %I where at < $1', log || '_other')
+				using oldest::timestamptz;
+			select c.relname into part
+			from pg_inherits i join pg_class c on c.oid = i.inhrelid
+			where i.inhparent = log::regclass and c.relname ~ '_[0-9]{8}$'
+				and to_date(right(c.relname, 8), 'YYYYMMDD') < oldest
+			order by c.relname limit 1;
+			if found then
+				execute format('drop table %I', part);
+			end if;
+		exception when lock_not_available then
+			null;
+		end;
+	end loop;
+end $$;
+select twheel.partitions(30);
+
+-- The clock, for whoever is to write "due": after the transaction has its number.
+create function twheel.owe() returns timestamptz language sql volatile as $$
+	select case when pg_current_xact_id() is not null then clock_timestamp() end
+$$;
+
+create function twheel.shard_of(service integer, order_key text) returns smallint
+language sql immutable as $$
+	select (hashtext(service || ' ' || order_key) & 63)::smallint
+$$;
+
+-- Jobs, an element of each array for one; shards are those that the caller would like. Where
+-- "job" comes back null the key has been seen, before or in this call: lookup() tells whose it
+-- is.
+create function twheel.insert_jobs(shards smallint[], services integer[], ats timestamptz[],
+	keys text[], order_keys text[], tags text[], slacks integer[], payloads bytea[])
+returns table (n bigint, job bigint, shard smallint, due timestamptz)
+language plpgsql set enable_seqscan = off as $$
+#variable_conflict use_column
+declare
+	clock timestamptz := twheel.owe();
+begin
+	return query
+	with u as materialized (
+		select u.*, nextval('twheel.job_id') as id
+		from unnest(shards, services, ats, keys, order_keys, tags, slacks, payloads)
+			with ordinality u(shard, service, at, key, order_key, tag, slack_ms, payload, n)
+	), fresh as (
+		insert into twheel.seen as s (service, key, job, until)
+		select distinct on (u.service, u.key) u.service, u.key, u.id,
+			greatest(u.at, clock) + interval '24 hours'
+		from u where u.key is not null order by u.service, u.key, u.id
+		on conflict (service, key) do update
+			set job = excluded.job, until = excluded.until
+			where s.until < clock	-- not "exists", which might hash all jobs
+				and (select j.id from twheel.job j where j.id = s.job) is null
+		returning s.job
+	), done as (
+		insert into twheel.job as j (id, due, at, service, slack_ms, shard, key, order_key, tag,
+					     payload)
+		select u.id, greatest(u.at, clock), u.at, u.service, coalesce(u.slack_ms, 0),
+			case when u.order_key is null then u.shard
+			     else twheel.shard_of(u.service, u.order_key) end,
+			u.key, u.order_key, u.tag, u.payload
+		from u where u.key is null or u.id in (select f.job from fresh f)
+		returning j.id, j.shard, j.due
+	)
+	select u.n, d.id, d.shard, d.due from u left join done d on d.id = u.id;
+end $$;
+
+-- What a consumer that answered 202 has to show when it reports: it is told to the consumer
+-- with the call, and to nobody else.
+create function twheel.token(job bigint, attempt integer) returns text language sql stable as $$
+	select encode(sha256(c.secret || convert_to($1 || '/' || $2, 'UTF8')), 'hex')
+	from twheel.cluster c
+$$;
+
+-- What a key stands for. The statement before has waited for whoever had it.
+create function twheel.lookup(service integer, key text) returns bigint
+language plpgsql stable set enable_seqscan = off as $$
+#variable_conflict use_column
+begin
+	return (select s.job from twheel.seen s where s.service = $1 and s.key = $2);
+end $$;
+
+-- Tells owners of a job that they may not have seen.
+create function twheel.announce(shard smallint, job bigint, due timestamptz, service integer,
+				slack_ms integer)
+returns void language plpgsql as $$
+begin
+	if due < 'infinity' then
+		perform pg_notify('twheel_job', concat_ws(' ', shard, job,
+			(extract(epoch from due) * 1000000)::bigint, service, slack_ms));
+	end if;
+end $$;
+
+create function twheel.service_id(service text) returns integer language plpgsql stable as $$
+#variable_conflict use_column
+declare
+	found_id integer;
+begin
+	select s.id into found_id from twheel.service s where s.service = service_id.service;
+	if not found then
+		raise no_data_found using message = 'no service ' || quote_nullable($1);
+	end if;
+	return found_id;
+end $$;
+
+create function twheel.check_time(at timestamptz) returns void language plpgsql immutable as $$
+begin
+	if at is null or at not between '1970-01-01Z' and '9999-12-31Z' then
+		raise datetime_field_overflow using message = 'a job needs a time from 1970 to 9999';
+	end if;
+end $$;
+
+-- A job of an application, in its own transaction. The same key makes no second one for a day
+-- after it was to be done. With "announce" false, which is for who has to spare locks or is
+-- behind a pooler, owners find it when they look the next time.
+create function twheel.submit(service text, at timestamptz default null,
+	payload bytea default '', key text default null, order_key text default null,
+	tag text default null, slack_ms integer default 0, announce boolean default true)
+returns bigint language plpgsql security definer set search_path = twheel, pg_temp as $$
+#variable_conflict use_variable
+declare
+	s integer := twheel.service_id(service);
+	made record;
+begin
+	at := coalesce(at, clock_timestamp());
+	slack_ms := coalesce(slack_ms, 0);
+	perform twheel.check_time(at);
+	if payload is null or length(payload) > 1048576 then
+		raise exception 'a payload is up to 1 MiB' using errcode = 'program_limit_exceeded';
+	end if;
+	if least(length(key), length(order_key), length(tag)) < 1
+	   or greatest(length(key), length(order_key), length(tag)) > 500 then
+		raise exception 'keys and tags are 1 to 500 characters'
+			using errcode = 'string_data_right_truncation';
+	end if;
+	if slack_ms not between 0 and 3600000 then
+		raise exception 'slack is up to an hour' using errcode = 'numeric_value_out_of_range';
+	end if;
+	select i.* into made from twheel.insert_jobs(
+		array[floor(random() * 64)::smallint], array[s], array[at],
+		array[key], array[order_key], array[tag], array[slack_ms], array[payload]) i;
+	if made.job is null then
+		return twheel.lookup(s, key);
+	end if;
+	if announce then
+		perform twheel.announce(made.shard, made.job, made.due, s, slack_ms);
+	end if;
+	return made.job;
+end $$;
+
+-- Where a job is: 'waiting', 'running' (or with consumers), 'gone', or 'unknown'.
+create function twheel.fate(job bigint) returns text
+language plpgsql stable security definer set search_path = twheel, pg_temp
+set enable_seqscan = off as $$
+#variable_conflict use_column
+begin
+	return coalesce(
+		(select case j.state when 0 then 'waiting' else 'running' end
+		 from twheel.job j where j.id = fate.job),
+		(select 'running' from twheel.queue q where q.job = fate.job limit 1),
+		(select 'gone' from twheel.backlog b where b.job = fate.job limit 1),
+		'unknown');
+end $$;
+
+-- 'cancelled': it will not start. 'running', 'gone', 'unknown': nothing was changed.
+create function twheel.cancel(job bigint) returns text
+language plpgsql security definer set search_path = twheel, pg_temp
+set enable_seqscan = off as $$
+#variable_conflict use_variable
+declare
+	fate text := 'waiting';
+begin
+	while fate = 'waiting' loop	-- again if it came back from running meanwhile
+		with d as (delete from twheel.job j where j.id = job and j.state = 0 returning j.*)
+		insert into twheel.backlog (job, due, service, attempt, state, key, order_key, tag)
+		select d.id, d.at, d.service, d.attempt, 5, d.key, d.order_key, d.tag from d;
+		fate := case when found then 'cancelled' else twheel.fate(job) end;
+	end loop;
+	return fate;
+end $$;
+
+-- Up to "most" of those of a tag, of which there may be more while that many were. It passes
+-- over those that somebody else is moving, cancelling or handing over.
+create function twheel.cancel_tag(tag text, most integer default 1000) returns integer
+language plpgsql security definer set search_path = twheel, pg_temp
+set plan_cache_mode = force_custom_plan set enable_bitmapscan = off as $$
+#variable_conflict use_variable
+declare
+	nr integer;
+begin
+	with p as materialized (
+		select j.id from twheel.job j where j.tag = tag and j.state = 0
+		order by j.id limit coalesce(most, 1000) for update skip locked
+	), d as (
+		delete from twheel.job j where j.id = any(array(select p.id from p)) returning j.*
+	)
+	insert into twheel.backlog (job, due, service, attempt, state, key, order_key, tag)
+	select d.id, d.at, d.service, d.attempt, 5, d.key, d.order_key, d.tag from d;
+	get diagnostics nr = row_count;
+	return nr;
+end $$;
+
+-- 'moved', or as cancel().
+create function twheel.move(job bigint, at timestamptz, announce boolean default true)
+returns text language plpgsql security definer set search_path = twheel, pg_temp
+set enable_seqscan = off as $$
+#variable_conflict use_variable
+declare
+	clock timestamptz := twheel.owe();
+	fate text := 'waiting';
+	m record;
+begin
+	perform twheel.check_time(at);
+	while fate = 'waiting' loop
+		update twheel.job j set at = move.at, due = greatest(move.at, clock)
+		where j.id = job and j.state = 0
+		returning j.shard, j.id, j.due, j.service, j.slack_ms, j.key into m;
+		fate := case when found then 'moved' else twheel.fate(job) end;
+	end loop;
+	if fate = 'moved' then
+		update twheel.seen s set until = m.due + interval '24 hours'
+		where s.service = m.service and s.key = m.key;
+		if announce then
+			perform twheel.announce(m.shard, m.id, m.due, m.service, m.slack_ms);
+		end if;
+	end if;
+	return fate;
+end $$;
+
+-- For consumers. What is taken is invisible to others for so long, and is had again by
+-- whoever takes next if it was not finished by then. "floor" is the least seq that the
+-- consumer has not seen finished: it passes over what is dead in the index. Now and then one
+-- has to look from 0: seq is not the order of commits, and what failed comes back. Whose consumers
+-- have died as often as the service has attempts is dead itself.
+create function twheel.take(service text, most integer default 1,
+	visible interval default interval '30 seconds', floor bigint default 0)
+returns table (seq bigint, job bigint, due timestamptz, idem uuid, taken integer, agent text,
+	       order_key text, tag text, payload bytea)
+language plpgsql security definer set search_path = twheel, pg_temp
+set plan_cache_mode = force_custom_plan set enable_bitmapscan = off as $$
+#variable_conflict use_column
+declare
+	s integer := twheel.service_id(service);
+	attempts integer := (select v.max_attempts from twheel.service v where v.id = s);
+begin
+	return query
+	with p as materialized (
+		select q.seq from twheel.queue q
+		where q.service = s and q.seq >= coalesce(take.floor, 0)
+			and q.visible <= clock_timestamp()
+			and (q.order_key is null or not exists (
+				select from twheel.queue b where b.order_key = q.order_key
+					and b.service = q.service and b.seq < q.seq))
+		order by q.seq limit coalesce(most, 1) for update skip locked
+	), gone as (
+		delete from twheel.queue q
+		where q.seq = any(array(select p.seq from p)) and q.taken >= attempts
+		returning q.*
+	), dead as (
+		insert into twheel.backlog (job, due, service, attempt, state, order_key, tag, message,
+					    payload)
+		select g.job, g.due, g.service, g.taken, 4, g.order_key, g.tag,
+			'taken, and neither finished nor failed', g.payload from gone g
+	)
+	update twheel.queue q set visible = clock_timestamp() + take.visible, taken = q.taken + 1
+	where q.seq = any(array(select p.seq from p)) and q.taken < attempts
+	returning q.seq, q.job, q.due, q.idem, q.taken, q.agent, q.order_key, q.tag, q.payload;
+end $$;
+
+-- True as long as nobody else has taken it since.
+create function twheel.extend(seq bigint, taken integer, visible interval) returns boolean
+language plpgsql security definer set search_path = twheel, pg_temp
+set enable_seqscan = off as $$
+#variable_conflict use_variable
+begin
+	update twheel.queue q set visible = clock_timestamp() + extend.visible
+	where q.seq = extend.seq and q.taken = extend.taken;
+	return found;
+end $$;
+
+-- Ends what was taken. False: somebody else has taken it since, and this transaction should
+-- not be committed.
+create function twheel.finish(seq bigint, taken integer) returns boolean
+language plpgsql security definer set search_path = twheel, pg_temp
+set enable_seqscan = off as $$
+#variable_conflict use_variable
+begin
+	with d as (
+		delete from twheel.queue q where q.seq = finish.seq and q.taken = finish.taken
+		returning q.*
+	)
+	insert into twheel.backlog (job, due, service, attempt, state, order_key, tag)
+	select d.job, d.due, d.service, d.taken, 3, d.order_key, d.tag from d;
+	return found;
+end $$;
+
+-- Gives back what was taken: to be had again after a while, or dead if that was the last
+-- attempt of the service. 'again', 'dead', or 'lost' if somebody else has taken it since.
+create function twheel.fail(seq bigint, taken integer, message text default null,
+			    again interval default null)
+returns text language plpgsql security definer set search_path = twheel, pg_temp
+set enable_seqscan = off as $$
+#variable_conflict use_variable
+declare
+	s record;
+begin
+	select v.* into s from twheel.service v where v.id = (
+		select q.service from twheel.queue q where q.seq = fail.seq and q.taken = fail.taken);
+	if not found then
+		return 'lost';
+	end if;
+	if taken < s.max_attempts then
+		update twheel.queue q set visible = clock_timestamp() + coalesce(again,
+			random() * least(s.backoff_max_ms, s.backoff_ms * 2.0 ^ least(taken - 1, 30))
+				* interval '1 millisecond')
+		where q.seq = fail.seq and q.taken = fail.taken;
+		return case when found then 'again' else 'lost' end;
+	end if;
+	with d as (
+		delete from twheel.queue q where q.seq = fail.seq and q.taken = fail.taken returning q.*
+	)
+	insert into twheel.backlog (job, due, service, attempt, state, order_key, tag, message,
+				    payload)
+	select d.job, d.due, d.service, d.taken, 4, d.order_key, d.tag, left(fail.message, 1000),
+		d.payload from d;
+	return case when found then 'dead' else 'lost' end;
+end $$;
+
+-- Submits a dead job again, as a new one. Null: there is no such dead job any more.
+create function twheel.requeue(job bigint) returns bigint
+language plpgsql security definer set search_path = twheel, pg_temp
+set enable_seqscan = off as $$
+#variable_conflict use_variable
+declare
+	b record;
+	made record;
+begin
+	delete from twheel.backlog l where l.job = requeue.job
+		and l.state + 0 = 4	-- not by backlog_failed
+	returning l.* into b;
+	if not found then
+		return null;
+	end if;
+	select i.* into made from twheel.insert_jobs(
+		array[floor(random() * 64)::smallint], array[b.service], array[clock_timestamp()],
+		array[null::text], array[b.order_key], array[b.tag], array[0], array[b.payload]) i;
+	perform twheel.announce(made.shard, made.job, made.due, b.service, 0);
+	return made.job;
+end $$;
+
+-- For people, by the names and states that they know.
+create view twheel.job_callback_service as
+	select service, kind, target, timeout_ms, max_attempts, backoff_ms, backoff_max_ms,
+		concurrency, rate_per_s, delivery, paused from twheel.service;
+create view twheel.job_delay_task as
+	select j.id, s.service, j.at as due, case j.state
+			when 0 then case when j.due = 'infinity' then 'paused'
+					 when j.due > clock_timestamp() then 'delay'
+					 else 'ready' end
+			when 1 then 'running' else 'accepted' end as state,
+		j.attempt, j.key, j.order_key, j.tag, length(j.payload) as bytes
+	from twheel.job j join twheel.service s on s.id = j.service
+	union all
+	select q.job, s.service, q.due,
+		case when q.visible <= clock_timestamp() then 'ready' else 'running' end,
+		q.taken, null, q.order_key, q.tag, length(q.payload)
+	from twheel.queue q join twheel.service s on s.id = q.service;
+create view twheel.job_delay_task_execlog as
+	select e.at, e.job, s.service, e.attempt, e.late_us / 1000.0 as late_ms,
+		e.took_us / 1000.0 as took_ms, e.status,
+		(array['done', 'again', 'failed', 'accepted', 'handed over'])[e.outcome + 1] as outcome,
+		e.message, e.node
+	from twheel.execlog e left join twheel.service s on s.id = e.service;
+create view twheel.job_delay_task_backlog as
+	select b.at, b.job, s.service, b.due, b.attempt,
+		(array['finished', 'failed', 'cancelled'])[b.state - 2] as state,
+		b.key, b.order_key, b.tag, b.message
+	from twheel.backlog b left join twheel.service s on s.id = b.service;
+
+revoke all on all functions in schema twheel from public;
+grant usage on schema twheel to twheel_node, twheel_app;
+grant select, insert, update, delete on twheel.node, twheel.service, twheel.job, twheel.seen,
+	twheel.queue, twheel.execlog, twheel.backlog to twheel_node;
+grant select, update on twheel.shard to twheel_node;
+grant select on twheel.cluster to twheel_node;
+grant usage, select on all sequences in schema twheel to twheel_node;
+grant execute on all functions in schema twheel to twheel_node;
+grant execute on function twheel.submit, twheel.cancel, twheel.cancel_tag, twheel.move,
+	twheel.fate, twheel.take, twheel.extend, twheel.finish, twheel.fail, twheel.requeue
+	to twheel_app;
+grant select on twheel.job_callback_service, twheel.job_delay_task,
+	twheel.job_delay_task_execlog, twheel.job_delay_task_backlog to twheel_app, twheel_node;

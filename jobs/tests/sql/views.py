@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What people see."""
+
+from harness import equal, test
+
+
+@test("jobs are shown by the states that people know")
+def _(s):
+    s.owner.rows(
+        "insert into twheel.job (due, at, service, shard, state, tag, payload)"
+        " select due::timestamptz, now(), %d, 1, state, tag, 'abc' from (values"
+        " ('2100-01-01Z', 0, 'delay'), ('2001-01-01Z', 0, 'ready'), ('infinity', 0, 'paused'),"
+        " ('2100-01-01Z', 1, 'running'), ('2100-01-01Z', 2, 'accepted')) v(due, state, tag)"
+        % s.service("h"))
+    s.in_queue([None] * 2)
+    s.app.rows("select twheel.take('q')")
+    equal(s.app.rows("select service, state, bytes from twheel.job_delay_task"
+                     " order by service, state"),
+          [("h", state, "3") for state in ("accepted", "delay", "paused", "ready", "running")]
+          + [("q", "ready", "1"), ("q", "running", "1")])
+    equal(s.app.rows("select * from twheel.job_delay_task where service = 'h'"
+                     " and state <> tag"), [])
+
+
+@test("what is over is shown by the states that people know")
+def _(s):
+    h = s.service("h")
+    for state in (3, 4, 5):
+        s.owner.rows("insert into twheel.backlog (job, due, service, attempt, state)"
+                     " values (%d, now(), %d, 1, %d)" % (state, h, state))
+    equal(s.app.rows("select job, service, state from twheel.job_delay_task_backlog order by job"),
+          [("3", "h", "finished"), ("4", "h", "failed"), ("5", "h", "cancelled")])
+
+
+@test("calls are shown by what came of them, also of services that are gone")
+def _(s):
+    h = s.service("h")
+    for outcome in range(5):
+        s.owner.rows("insert into twheel.execlog (job, late_us, took_us, service, attempt, outcome)"
+                     " values (%d, 1500, 2500, %d, 1, %d)" % (outcome, h, outcome))
+    s.owner.rows("delete from twheel.service where service = 'h'")
+    equal(s.app.rows("select outcome, late_ms, took_ms, service"
+                     " from twheel.job_delay_task_execlog order by job"),
+          [(outcome, "1.5000000000000000", "2.5000000000000000", None)
+           for outcome in ("done", "again", "failed", "accepted", "handed over")])

@@ -1,0 +1,615 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Which jobs are in memory, each with a timer: those of the shards that are owned, and due
+ * soon. A node looks each few seconds for what is due until some time after the next look.
+ *
+ * What is due by then may be committed, moved or tried again at any time. Much is known at
+ * once: from what comes in by HTTP here, and by notifications. But nothing relies on that: a
+ * look finds what is new, and does so without reading again from the head of the index,
+ * where what is dead can be as much as there are jobs in minutes as long as some snapshot is
+ * pinned. It begins at the time of the last look, for
+ *
+ *   - whoever writes "due" has a transaction number first, and takes the clock's time at
+ *     that if it is later;
+ *   - so what gets its number later than a look began has no earlier "due" than that. A look
+ *     has a number itself, and now() of it, the start of its transaction, is before that;
+ *   - what had a lower number than the look, and was under way, is remembered, with the time
+ *     of the look before the one that found it first, as it had no number before that. When
+ *     it is not under way any more the next look begins there. It is listed in the snapshot,
+ *     or is not less than its xmax, which is the number after the last one that has *ended*:
+ *     of those from there to the number of the look nothing is known, and they are kept
+ *     together, as if they were one.
+ *
+ * If the clock is set all of that is void, and the next look begins at the beginning, as does
+ * the first one of a shard. Clocks that go wrong by less than SLOP_US are passed over: so
+ * much earlier each look begins.
+ *
+ * What is in memory is what was seen, not what is: a batch does nothing about a row that is
+ * not as it was (fire.c). So a job that is seen again though it is gone, or at an old time by
+ * an older snapshot, costs a look-up and nothing else.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "node.h"
+
+#define PAGE_ROWS	16384
+#define SLOP_US		2000000
+#define MIN_PAUSE_NS	(20 * TWHEEL_MSEC)
+#define FIRST_BUCKETS	1024
+
+/* There is one in a process; to have it in each of some million jobs would take megabytes. */
+static struct node *owner;
+
+static const struct db_stmt snapshot = {
+	.name = "snapshot",
+	.sql = "select now(), pg_current_snapshot()::text, pg_current_xact_id()::text",
+};
+
+/*
+ * A page: for each shard what comes after its cursor, in the order of the index. The rows
+ * themselves have to be visited, but no payload is.
+ */
+static const struct db_stmt page = {
+	.name = "page",
+	.sql = "select j.shard, j.id, j.due, j.service, j.state, j.attempt, j.slack_ms, "
+	       "octet_length(j.payload) "
+	       "from unnest($1, $2, $3) c(shard, due, id) cross join lateral ("
+	       "select * from twheel.job j where j.shard = c.shard "
+	       "and (j.due, j.id) > (c.due, c.id) and j.due <= $4 "
+	       "order by j.due, j.id limit $5) j",
+	.types = { PG_INT2_A, PG_TIMESTAMPTZ_A, PG_INT8_A, PG_TIMESTAMPTZ, PG_INT8 },
+};
+
+/** struct running - transactions that were, or may have been, under way at the last look */
+struct running {
+	uint64_t first, end;	/* from that to before that */
+	int64_t since_us;	/* they have written no earlier "due" */
+};
+
+/**
+ * struct cursor - of a shard
+ * @from_us: the next look begins there at the latest: the beginning after it was taken, where
+ *           memory was full, or PG_INFINITY
+ * @due_us:  of the look that is under way: all up to there has been read
+ * @id:      with that
+ * @reading: there may be more
+ * @looked:  is part of that look
+ */
+struct cursor {
+	int64_t from_us;
+	int64_t due_us;
+	int64_t id;
+	bool reading;
+	bool looked;
+};
+
+/**
+ * struct look - for jobs
+ * @cursors:  of each shard
+ * @last_us:  when the last complete look began
+ * @now_us:   when this one did
+ * @until_us: as far as it goes
+ * @running:  as of the last look, in order of xid
+ * @found:    as of this one
+ * @nr_running: how many
+ * @nr_found: how many
+ * @limit:    rows of a shard in the page that is under way
+ * @under_way: a statement of it is
+ * @again:    another one is wanted
+ * @set:      the clock was set since it began
+ * @began_ns: when
+ */
+struct look {
+	struct cursor cursors[NR_SHARDS];
+	int64_t last_us, now_us, until_us;
+	struct running *running, *found;
+	uint32_t nr_running, nr_found;
+	int64_t limit;
+	bool under_way, again, set;
+	uint64_t began_ns;
+};
+
+/* ------------------------------------------------------------------- the table */
+
+static struct job **bucket(struct horizon *h, int64_t id)
+{
+	uint64_t hash = (uint64_t)id * 0x9e3779b97f4a7c15;
+
+	return &h->table[hash >> 32 & (h->nr_buckets - 1)];
+}
+
+struct job *horizon_find(struct node *n, int64_t id)
+{
+	struct job *job = *bucket(&n->horizon, id);
+
+	while (job && job->id != id)
+		job = job->chain;
+	return job;
+}
+
+static void grow(struct horizon *h)
+{
+	struct job **old = h->table, *job, *next, **to;
+	uint32_t i, nr = h->nr_buckets;
+
+	h->nr_buckets = 2 * nr;
+	h->table = xcalloc(h->nr_buckets, sizeof(*h->table));
+	for (i = 0; i < nr; i++) {
+		for (job = old[i]; job; job = next) {
+			next = job->chain;
+			to = bucket(h, job->id);
+			job->chain = *to;
+			*to = job;
+		}
+	}
+	free(old);
+}
+
+static void insert(struct horizon *h, struct job *job)
+{
+	struct job **to;
+
+	if (h->nr_jobs == h->nr_buckets)
+		grow(h);
+	to = bucket(h, job->id);
+	job->chain = *to;
+	*to = job;
+	h->nr_jobs++;
+}
+
+void horizon_drop(struct node *n, struct job *job)
+{
+	struct job **at = bucket(&n->horizon, job->id);
+
+	if (!job->dropped) {
+		while (*at != job)
+			at = &(*at)->chain;
+		*at = job->chain;
+		n->horizon.nr_jobs--;
+	}
+	twheel_cancel(n->loop.wheel, &job->timer);
+	list_del(&job->link);
+	/* A statement that is under way refers to it. */
+	job->dropped = true;
+	if (job->busy)
+		return;
+	fire_unbegin(n, job);
+	free(job);
+}
+
+/* The next look has to begin there at the latest. */
+static void look_from(struct node *n, int shard, int64_t due_us)
+{
+	struct cursor *c = &n->horizon.look->cursors[shard];
+
+	if (due_us < c->from_us)
+		c->from_us = due_us;
+}
+
+void horizon_put_off(struct node *n, struct job *job)
+{
+	look_from(n, job->shard, job->due_us);
+	horizon_drop(n, job);
+}
+
+static void drop_all(struct node *n, int shard)
+{
+	struct horizon *h = &n->horizon;
+	struct job *job, *next;
+	uint32_t i;
+
+	for (i = 0; i < h->nr_buckets; i++) {
+		for (job = h->table[i]; job; job = next) {
+			next = job->chain;
+			if (shard < 0 || job->shard == shard)
+				horizon_drop(n, job);
+		}
+	}
+}
+
+/* ------------------------------------------------------------------------- jobs */
+
+static uint64_t ahead_us(const struct node *n)
+{
+	return 2 * n->config->poll_ms * 1000;
+}
+
+static void due(struct twheel *w, struct twheel_timer *t, uint64_t missed)
+{
+	struct job *job = TWHEEL_CONTAINER(t, struct job, timer);
+
+	(void)w;
+	(void)missed;
+	fire_job(owner, job);
+}
+
+static void arm(struct node *n, struct job *job)
+{
+	struct twheel_spec spec = {
+		.expires_ns = clock_to_ns(n, job->due_us - fire_lead_us(n, job)),
+		.slack_ns = job->slack_ms * TWHEEL_MSEC,
+	};
+	int ret = twheel_arm_spec(n->loop.wheel, &job->timer, &spec, due);
+
+	if (ret) {
+		log_error("no-timer job=%" PRId64 " error=%d", job->id, -ret);
+		horizon_put_off(n, job);
+	}
+}
+
+static bool is_full(const struct node *n)
+{
+	return n->horizon.nr_jobs >= n->config->max_in_memory;
+}
+
+void horizon_know(struct node *n, const struct job *row)
+{
+	struct job *job = horizon_find(n, row->id);
+
+	if (!lease_owns(n, row->shard) || row->due_us == PG_INFINITY)
+		return;
+	if (job && job->due_us == row->due_us && job->state == row->state)
+		return;
+	if (job)
+		horizon_drop(n, job);
+	/* What is due later is found later. */
+	if (row->due_us > clock_us(n) + (int64_t)ahead_us(n) + SLOP_US)
+		return;
+	if (is_full(n)) {
+		look_from(n, row->shard, row->due_us);
+		return;
+	}
+	job = xmalloc(sizeof(*job));
+	*job = *row;
+	insert(&n->horizon, job);
+	arm(n, job);
+}
+
+/* ------------------------------------------------------------------------ looks */
+
+static void next_page(struct node *n);
+static void look_time(struct twheel *w, struct twheel_timer *t, uint64_t missed);
+
+static void look_in(struct node *n, uint64_t delay_ns)
+{
+	loop_arm(&n->loop, &n->horizon.timer, delay_ns, look_time);
+}
+
+static void look_failed(struct node *n, const struct db_answer *a)
+{
+	n->horizon.look->under_way = false;
+	if (a->status == DB_FAILED)
+		log_warn("look failed=%s", quoted(a->message));
+	look_in(n, n->config->poll_ms * TWHEEL_MSEC / 8);
+}
+
+/* The first of the last look that is not wholly before that. Both lists are in order. */
+static const struct running *first_running(const struct look *l, uint64_t xid)
+{
+	uint32_t low = 0, high = l->nr_running, middle;
+
+	while (low < high) {
+		middle = (low + high) / 2;
+		if (l->running[middle].end <= xid)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return l->running + low;
+}
+
+static void find_running(struct look *l, uint64_t first, uint64_t end)
+{
+	const struct running *r, *last = l->running + l->nr_running;
+	int64_t since_us = l->last_us;
+
+	for (r = first_running(l, first); r < last && r->first < end; r++)
+		if (r->since_us < since_us)
+			since_us = r->since_us;
+	l->found = xrealloc(l->found, (l->nr_found + 1) * sizeof(*l->found));
+	l->found[l->nr_found++] = (struct running){ first, end, since_us };
+}
+
+/* "XMIN:XMAX:XID,XID...": those under way. */
+static void read_snapshot(struct look *l, const char *text, uint64_t own_xid)
+{
+	const char *colon = strchr(text, ':');
+	uint64_t xid, xmax = colon ? strtoull(colon + 1, NULL, 10) : 0;
+	const char *at = colon ? strchr(colon + 1, ':') : NULL;
+	char *end;
+
+	l->nr_found = 0;
+	for (; at && *at; at = end) {
+		xid = strtoull(at + 1, &end, 10);
+		if (end == at + 1)
+			break;
+		find_running(l, xid, xid + 1);
+	}
+	if (xmax < own_xid)
+		find_running(l, xmax, own_xid);
+}
+
+/* Whether none of them has ended since: of several that is not known. */
+static bool still_runs(const struct look *l, const struct running *r, uint32_t *at)
+{
+	while (*at < l->nr_found && l->found[*at].end <= r->first)
+		++*at;
+	return r->end == r->first + 1 && *at < l->nr_found &&
+	       l->found[*at].first == r->first && l->found[*at].end == r->end;
+}
+
+/* Where a look has to begin: see above. */
+static int64_t begin_us(const struct look *l)
+{
+	int64_t from_us = l->last_us;
+	uint32_t i, at = 0;
+
+	for (i = 0; i < l->nr_running; i++)
+		if (!still_runs(l, &l->running[i], &at) && l->running[i].since_us < from_us)
+			from_us = l->running[i].since_us;
+	return from_us < PG_MINUS_INF + SLOP_US ? PG_MINUS_INF : from_us - SLOP_US;
+}
+
+static void begin_shards(struct node *n)
+{
+	struct look *l = n->horizon.look;
+	int64_t from_us = begin_us(l);
+	struct cursor *c;
+	int i;
+
+	for (i = 0; i < NR_SHARDS; i++) {
+		c = &l->cursors[i];
+		c->reading = lease_owns(n, i);
+		c->looked = c->reading;
+		c->due_us = c->from_us < from_us ? c->from_us : from_us;
+		c->id = INT64_MIN;
+		/* What is set from now on is for the next look. */
+		if (c->looked)
+			c->from_us = PG_INFINITY;
+	}
+}
+
+static void looked(struct node *n)
+{
+	struct look *l = n->horizon.look;
+	struct running *old = l->running;
+	uint32_t i;
+
+	l->under_way = false;
+	n->metrics.looks++;
+	l->last_us = l->set ? PG_MINUS_INF : l->now_us;
+	l->running = l->found;
+	l->nr_running = l->nr_found;
+	l->found = old;
+	for (i = 0; l->set && i < l->nr_running; i++)
+		l->running[i].since_us = PG_MINUS_INF;
+	if (l->again || l->set)
+		look_in(n, MIN_PAUSE_NS);
+	else
+		look_in(n, n->config->poll_ms * TWHEEL_MSEC);
+}
+
+/* A look that came to nothing: what its shards were to begin with they still are. */
+static void give_up(struct node *n)
+{
+	struct look *l = n->horizon.look;
+	int i;
+
+	for (i = 0; i < NR_SHARDS; i++)
+		if (l->cursors[i].looked)
+			l->cursors[i].from_us = PG_MINUS_INF;
+}
+
+static void got_page(void *arg, const struct db_answer *a)
+{
+	struct node *n = arg;
+	struct look *l = n->horizon.look;
+	int64_t rows[NR_SHARDS] = {};
+	const PGresult *r = a->result;
+	struct cursor *c;
+	struct job row;
+	int i;
+
+	if (a->status != DB_DONE) {
+		give_up(n);
+		look_failed(n, a);
+		return;
+	}
+	for (i = 0; i < PQntuples(r); i++) {
+		row = (struct job){
+			.shard = db_int(r, i, 0),
+			.id = db_int8(r, i, 1),
+			.due_us = db_int8(r, i, 2),
+			.service = db_int(r, i, 3),
+			.state = db_int(r, i, 4),
+			.attempt = db_int(r, i, 5),
+			.slack_ms = db_int(r, i, 6),
+			.bytes = db_int(r, i, 7),
+		};
+		c = &l->cursors[row.shard];
+		c->due_us = row.due_us;
+		c->id = row.id;
+		rows[row.shard]++;
+		horizon_know(n, &row);
+	}
+	n->metrics.looked += i;
+	for (i = 0; i < NR_SHARDS; i++)
+		if (rows[i] < l->limit)
+			l->cursors[i].reading = false;
+	next_page(n);
+}
+
+/* Memory is full: those that were not read to their end are gone on with. */
+static void stop_reading(struct look *l)
+{
+	struct cursor *c;
+
+	for (c = l->cursors; c < l->cursors + NR_SHARDS; c++) {
+		if (c->reading && c->due_us < c->from_us)
+			c->from_us = c->due_us;
+		c->reading = false;
+	}
+}
+
+static void next_page(struct node *n)
+{
+	struct look *l = n->horizon.look;
+	struct pg_array shards = {}, dues = {}, ids = {};
+	struct db_params p = {};
+	struct cursor *c;
+	int i;
+
+	if (is_full(n))
+		stop_reading(l);
+	for (i = 0; i < NR_SHARDS; i++) {
+		c = &l->cursors[i];
+		if (!c->reading)
+			continue;
+		pg_array_int2(&shards, i);
+		pg_array_int8(&dues, c->due_us);
+		pg_array_int8(&ids, c->id);
+	}
+	if (!shards.nr) {
+		looked(n);
+		return;
+	}
+	l->limit = PAGE_ROWS / shards.nr;
+	db_add_array(&p, &shards, PG_INT2);
+	db_add_array(&p, &dues, PG_TIMESTAMPTZ);
+	db_add_array(&p, &ids, PG_INT8);
+	db_add_int8(&p, l->until_us);
+	db_add_int8(&p, l->limit);
+	db_query(&n->horizon.db, &page, &p, got_page, n);
+}
+
+static void got_snapshot(void *arg, const struct db_answer *a)
+{
+	struct node *n = arg;
+	struct look *l = n->horizon.look;
+
+	if (a->status != DB_DONE) {
+		look_failed(n, a);
+		return;
+	}
+	l->now_us = db_int8(a->result, 0, 0);
+	l->until_us = l->now_us + ahead_us(n);
+	read_snapshot(l, db_text(a->result, 0, 1),
+		      strtoull(db_text(a->result, 0, 2), NULL, 10));
+	begin_shards(n);
+	next_page(n);
+}
+
+static void look_time(struct twheel *w, struct twheel_timer *t, uint64_t missed)
+{
+	struct horizon *h = TWHEEL_CONTAINER(t, struct horizon, timer);
+	struct node *n = TWHEEL_CONTAINER(h, struct node, horizon);
+
+	(void)w;
+	(void)missed;
+	if (h->look->under_way)
+		return;
+	if (!n->lease.nr_owned || !clock_is_known(n) || h->db.state != DB_UP) {
+		look_in(n, n->config->poll_ms * TWHEEL_MSEC / 8);
+		return;
+	}
+	h->look->under_way = true;
+	h->look->again = false;
+	h->look->set = false;
+	h->look->began_ns = boottime_ns();
+	db_query(&h->db, &snapshot, &(struct db_params){}, got_snapshot, n);
+}
+
+void horizon_look(struct node *n)
+{
+	struct look *l = n->horizon.look;
+	uint64_t pause_ns, now_ns = boottime_ns();
+
+	l->again = true;
+	if (l->under_way)
+		return;
+	pause_ns = l->began_ns + MIN_PAUSE_NS;
+	look_in(n, pause_ns > now_ns ? pause_ns - now_ns : 0);
+}
+
+void horizon_clock_set(struct node *n)
+{
+	struct horizon *h = &n->horizon;
+	struct look *l = h->look;
+	struct job *job, *next;
+	uint32_t i;
+
+	l->set = true;
+	l->last_us = PG_MINUS_INF;
+	for (i = 0; i < l->nr_running; i++)
+		l->running[i].since_us = PG_MINUS_INF;
+	for (i = 0; i < h->nr_buckets; i++) {
+		for (job = h->table[i]; job; job = next) {
+			next = job->chain;
+			if (twheel_is_armed(&job->timer))
+				arm(n, job);
+		}
+	}
+	horizon_look(n);
+}
+
+void horizon_own(struct node *n, int shard)
+{
+	n->horizon.look->cursors[shard].from_us = PG_MINUS_INF;
+	n->horizon.look->cursors[shard].looked = false;
+	horizon_look(n);
+}
+
+void horizon_disown(struct node *n, int shard)
+{
+	drop_all(n, shard);
+}
+
+void horizon_forget(struct node *n)
+{
+	struct look *l = n->horizon.look;
+
+	drop_all(n, -1);
+	l->last_us = PG_MINUS_INF;
+	l->nr_running = 0;
+	l->set = true;
+}
+
+void horizon_init(struct node *n)
+{
+	struct horizon *h = &n->horizon;
+
+	owner = n;
+	h->nr_buckets = FIRST_BUCKETS;
+	h->table = xcalloc(h->nr_buckets, sizeof(*h->table));
+	h->look = xcalloc(1, sizeof(*h->look));
+	h->look->last_us = PG_MINUS_INF;
+}
+
+void horizon_open(struct node *n)
+{
+	struct horizon *h = &n->horizon;
+
+	h->db = (struct db){
+		.what = "look",
+		.loop = &n->loop,
+		.conninfo = n->config->database,
+		.node = n->lease.text,
+		.options = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off",
+		.arg = n,
+	};
+	db_open(&h->db);
+	look_in(n, 0);
+}
+
+void horizon_close(struct node *n)
+{
+	db_close(&n->horizon.db);
+	twheel_cancel(n->loop.wheel, &n->horizon.timer);
+	drop_all(n, -1);
+	free(n->horizon.table);
+	free(n->horizon.look->running);
+	free(n->horizon.look->found);
+	free(n->horizon.look);
+}

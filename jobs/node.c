@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Starts and ends what a node consists of.
+ *
+ * To drain: shards are given away at once, in one statement, which other nodes are told of.
+ * Calls that are under way end by themselves, or at the end of the time that there is for
+ * that, and what came of them is recorded; what is cut off is over when its mark says so.
+ */
+#include <stdlib.h>
+#include <time.h>
+
+#include "node.h"
+
+#define DRAIN_LOOK_NS	(10 * TWHEEL_MSEC)
+
+/* What came together in a turn of the loop. */
+static void flush(void *arg)
+{
+	struct node *n = arg;
+
+	submit_flush(n);
+	finish_flush(n);
+	fire_flush(n);
+	api_flush(n);
+}
+
+int node_start(struct node *n, const struct config *c)
+{
+	srand48(boottime_ns());
+	n->config = c;
+	n->loop.idle = flush;
+	n->loop.arg = n;
+	horizon_init(n);
+	lease_open(n);
+	services_open(n);
+	horizon_open(n);
+	fire_open(n);
+	calls_open(n);
+	finish_open(n);
+	submit_open(n);
+	api_open(n);
+	return 0;
+}
+
+static bool is_drained(const struct node *n)
+{
+	return !n->fire.db.first && !n->calls.nr && !n->finish.nr && !n->lease.taking &&
+	       api_is_idle(n);
+}
+
+static void drain_time(struct twheel *w, struct twheel_timer *t, uint64_t missed)
+{
+	struct node *n = TWHEEL_CONTAINER(t, struct node, drain_timer);
+
+	(void)w;
+	(void)missed;
+	if (!is_drained(n) && boottime_ns() < n->drain_until_ns) {
+		loop_arm(&n->loop, t, DRAIN_LOOK_NS, drain_time);
+		return;
+	}
+	log_note("drained calls=%u results=%u", n->calls.nr, n->finish.nr);
+	loop_stop(&n->loop);
+}
+
+void node_drain(struct node *n)
+{
+	if (n->draining)
+		return;
+	log_note("drain node=%s shards=%u calls=%u", n->lease.text, n->lease.nr_owned,
+		 n->calls.nr);
+	n->draining = true;
+	n->drain_until_ns = boottime_ns() + n->config->drain_ms * TWHEEL_MSEC;
+	lease_drain(n);
+	api_drain(n);
+	loop_arm(&n->loop, &n->drain_timer, 0, drain_time);
+}
+
+void node_stop(struct node *n)
+{
+	twheel_cancel(n->loop.wheel, &n->drain_timer);
+	api_close(n);
+	submit_close(n);
+	calls_close(n);
+	fire_close(n);
+	finish_close(n);
+	lease_close(n);
+	horizon_close(n);
+	services_close(n);
+}

@@ -1,0 +1,575 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A node: what a process of twheeld has, and what its parts ask of each other.
+ *
+ *   lease.c    who is alive, who owns which shard, what the clock of the database says
+ *   horizon.c  which jobs are in memory, each with a timer
+ *   fire.c     what is due: handed over to queues, or marked as running and called
+ *   call.c     calls by HTTP
+ *   finish.c   what came of calls
+ *   service.c  what is known of services, and their limits
+ *   submit.c   jobs that come by HTTP, many in a transaction
+ *   api.c      requests by HTTP;  metrics.c  what is counted
+ *
+ * "us" are microseconds since 2000 of the clock of the database, "ns" are CLOCK_BOOTTIME.
+ * Everything runs in one thread. What is in memory is a copy that may be lost at any time:
+ * rows are what is owed.
+ */
+#ifndef TWHEELD_NODE_H
+#define TWHEELD_NODE_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "buf.h"
+#include "config.h"
+#include "db.h"
+#include "log.h"
+#include "loop.h"
+
+#define NR_SHARDS	64
+#define MAX_PAYLOAD	1048576
+
+#define SCHEMA_MIN	1
+#define SCHEMA_MAX	1
+
+struct node;
+
+/** struct list - links of a ring; zeroed is on no ring */
+struct list {
+	struct list *next, *prev;
+};
+
+static inline void list_init(struct list *head)
+{
+	head->next = head;
+	head->prev = head;
+}
+
+static inline bool list_is_empty(const struct list *head)
+{
+	return head->next == head;
+}
+
+static inline void list_add_tail(struct list *head, struct list *new)
+{
+	new->prev = head->prev;
+	new->next = head;
+	head->prev->next = new;
+	head->prev = new;
+}
+
+/* Also of what is on none. */
+static inline void list_del(struct list *l)
+{
+	if (!l->next)
+		return;
+	l->next->prev = l->prev;
+	l->prev->next = l->next;
+	l->next = NULL;
+	l->prev = NULL;
+}
+
+/* ------------------------------------------------------------------ lease.c */
+
+/** enum hold - of a shard */
+enum hold {
+	HOLD_NONE,
+	HOLD_OWNED,
+	HOLD_LEAVING,	/* is being given away: nothing new is begun */
+};
+
+/** struct peer - another node, as far as its beats tell */
+struct peer {
+	uint8_t node[16];
+	int64_t beat;
+	uint64_t changed_ns;	/* when another beat was seen */
+	bool listed;		/* in the answer that is looked at */
+};
+
+#define MAX_PEERS	256
+
+/** struct clock_sample - the database said @us between @sent_ns and @got_ns */
+struct clock_sample {
+	int64_t us;
+	uint64_t sent_ns;
+	uint64_t got_ns;
+};
+
+#define NR_SAMPLES	16
+
+/**
+ * struct lease - of this node
+ * @db:         its connection: beats, shards and notifications, nothing that takes long
+ * @beat_timer: for the next beat
+ * @node:       its uuid; another one each time it joins
+ * @text:       that as text
+ * @identity:   of the database and its cluster, to notice that it is another one
+ * @secret:     of the cluster
+ * @joined:     its row is in the table
+ * @beating:    a beat is under way
+ * @taking:     a statement about who owns what is under way
+ * @again:      a beat is to be sent as soon as the one that is under way is answered
+ * @valid_ns:   nothing is begun from then on
+ * @hold:       of each shard
+ * @fence:      of those that it owns
+ * @nr_owned:   how many have HOLD_OWNED
+ * @share:      how many it is to have
+ * @nr_nodes:   that are alive, this one among them
+ * @peers:      the others
+ * @nr_peers:   how many
+ * @samples:    of the clock, a ring
+ * @nr_samples: how many there are
+ * @sample:     counts them: where the next one goes
+ * @service_version: of the services as of the last beat, to notice that they changed
+ * @nr_waiting: jobs of the cluster, as estimated now and then
+ */
+struct lease {
+	struct db db;
+	struct twheel_timer beat_timer;
+	uint8_t node[16];
+	char text[37];
+	char identity[128];
+	char secret[65];
+	bool joined, beating, taking, again;
+	uint64_t valid_ns;
+	enum hold hold[NR_SHARDS];
+	int64_t fence[NR_SHARDS];
+	unsigned int nr_owned, share, nr_nodes;
+	struct peer peers[MAX_PEERS];
+	unsigned int nr_peers;
+	struct clock_sample samples[NR_SAMPLES];
+	unsigned int nr_samples, sample;
+	int64_t service_version;
+	int64_t nr_waiting;
+};
+
+void lease_open(struct node *n);
+void lease_close(struct node *n);
+void lease_drain(struct node *n);	/* gives all shards away */
+
+/* Whether this node may begin anything: to be asked just before it does. */
+bool lease_is_valid(const struct node *n);
+bool lease_owns(const struct node *n, int shard);
+
+/* A shard for a job that comes in here: an owned one in turn, or any if there is none. */
+int lease_any_shard(struct node *n);
+
+/* Adds this node, shards that are owned and their fences to a statement. Which those are. */
+uint64_t lease_add_params(const struct node *n, struct db_params *p);
+
+/*
+ * Of those it @sent a statement says which it still @held, a byte each that is the shard's
+ * number and 1: the others are forgotten.
+ */
+void lease_held(struct node *n, uint64_t sent, const char *held, size_t nr);
+
+/* The database's clock: at least that now, its best estimate, and how wrong that may be. */
+bool clock_is_known(const struct node *n);
+int64_t clock_least_us(const struct node *n);
+int64_t clock_us(const struct node *n);
+int64_t clock_error_us(const struct node *n);
+
+/* When the clock will have reached @us for certain; now if it has. */
+uint64_t clock_to_ns(const struct node *n, int64_t us);
+
+/* ---------------------------------------------------------------- service.c */
+
+enum kind { KIND_HTTP, KIND_QUEUE };
+
+/**
+ * struct service - as the table has it; once known it stays in memory
+ * @next:      of struct services
+ * @id:        by which jobs name it
+ * @name:      by which requests do
+ * @kind:      of calls or of a queue
+ * @gone:      deleted, or of a kind that this version does not know: its jobs wait
+ * @paused:    nothing is begun
+ * @at_most_once: a call that may have been read is not repeated
+ * @notify:    consumers of its queue are to be told
+ * @target:    URL
+ * @headers:   "Name: value", NULL behind the last
+ * @timeout_ms: of a call
+ * @accept_ms: how long a consumer that answered 202 has to report
+ * @max_attempts: of a job
+ * @backoff_ms: at most so long after the first attempt that failed; twice as long after each
+ * @backoff_max_ms: and no longer
+ * @concurrency: calls under way in the cluster
+ * @rate_per_s: of calls in the cluster; 0 for any
+ * @running:   calls that are under way, or whose mark is
+ * @waiting:   jobs that are due and wait for a limit
+ * @tokens:    of the rate, as of @tokens_ns
+ * @tokens_ns: when that was
+ * @failed:    calls that failed without one that did not
+ * @closed_ns: the circuit is open until then: one call is tried
+ * @timer:     when it is worth to ask again
+ * @node:      whose it is
+ * @to_notify: something was handed over of which consumers have not been told
+ */
+struct service {
+	struct service *next;
+	int32_t id;
+	enum kind kind;
+	char *name;
+	char *target;
+	char **headers;
+	uint32_t timeout_ms, accept_ms, max_attempts, backoff_ms, backoff_max_ms, concurrency;
+	double rate_per_s;
+	bool gone, paused, at_most_once, notify;
+
+	bool to_notify;
+	uint32_t running, failed;
+	struct list waiting;
+	double tokens;
+	uint64_t tokens_ns;
+	uint64_t closed_ns;
+	struct twheel_timer timer;
+	struct node *node;
+};
+
+struct services {
+	struct db db;		/* also for what api.c asks: nothing here is urgent */
+	struct service *first;
+	bool loading, again;
+	int64_t forget_page;
+	bool unparking;
+	int unpark_left;
+	struct twheel_timer unpark_timer;
+	struct twheel_timer timer;
+};
+
+void services_open(struct node *n);
+void services_close(struct node *n);
+void services_load(struct node *n);
+struct service *service_by_id(struct node *n, int32_t id);
+struct service *service_by_name(struct node *n, const char *name);
+
+/*
+ * Whether a call may begin now. If so it counts as running until service_ended(), or
+ * service_unbegin() if it did not begin. If not fire_service() is called when it is worth to
+ * ask again.
+ */
+bool service_begin(struct node *n, struct service *s);
+void service_unbegin(struct node *n, struct service *s);
+void service_ended(struct node *n, struct service *s, bool at_fault);
+
+/* Brings back the jobs of services that were paused and are not any more, of its own shards. */
+void unpark(struct node *n);
+
+/* How long after an attempt failed the next one comes. */
+int64_t service_backoff_us(const struct service *s, uint32_t attempt);
+
+/* ---------------------------------------------------------------- horizon.c */
+
+/* Of a job, as in the table. */
+enum { JOB_DELAY = 0, JOB_RUNNING = 1, JOB_ACCEPTED = 2 };
+
+/**
+ * struct job - a row that is due soon
+ * @timer:    when it is to be looked at
+ * @chain:    in the table of those in memory, by id
+ * @link:     on a list of fire.c once it is due
+ * @id:       of the row
+ * @due_us:   as in the row: what is done with it is done only if that is so still
+ * @service:  its id
+ * @slack_ms: how much later it may be
+ * @bytes:    of its payload
+ * @attempt:  how many were begun
+ * @shard:    whose owner has it in memory
+ * @state:    JOB_DELAY, JOB_RUNNING or JOB_ACCEPTED
+ * @busy:     in a statement that is under way
+ * @dropped:  forgotten meanwhile: to be freed when that is answered
+ * @begun:    counts as running for its service
+ * @tries:    how often it was there and could not be begun
+ */
+struct job {
+	struct twheel_timer timer;
+	struct job *chain;
+	struct list link;
+	int64_t id;
+	int64_t due_us;
+	int32_t service;
+	int32_t slack_ms;
+	int32_t bytes;
+	int32_t attempt;
+	int8_t shard;
+	uint8_t state;
+	bool busy, dropped, begun;
+	uint8_t tries;
+};
+
+struct horizon {
+	struct db db;
+	struct job **table;
+	uint32_t nr_buckets, nr_jobs;
+	struct twheel_timer timer;
+	struct look *look;
+};
+
+void horizon_init(struct node *n);
+void horizon_open(struct node *n);
+void horizon_close(struct node *n);
+
+/* A shard was taken, or is not owned any more; all that are in memory are to be forgotten. */
+void horizon_own(struct node *n, int shard);
+void horizon_disown(struct node *n, int shard);
+void horizon_forget(struct node *n);
+
+/*
+ * A row that is known to be committed; of a shard that is not owned it is none of ours. What
+ * was known of it before is not any more.
+ */
+void horizon_know(struct node *n, const struct job *row);
+
+/* Its row is gone, or is not what it was. */
+void horizon_drop(struct node *n, struct job *job);
+
+/* The same, though its row is what it was: it is looked for again some time. */
+void horizon_put_off(struct node *n, struct job *job);
+struct job *horizon_find(struct node *n, int64_t id);
+
+/* Looks at once for what may have come; or again for all, if the clock was set. */
+void horizon_look(struct node *n);
+void horizon_clock_set(struct node *n);
+
+/* ------------------------------------------------------------------- fire.c */
+
+struct fire {
+	struct db db;
+	struct list queue;	/* to be handed over */
+	struct list mark;	/* to be called */
+	struct list over;	/* running or accepted, and the time for that is over */
+	struct list park;	/* of a paused service */
+	struct list unknown;	/* of a service that is not known */
+};
+
+void fire_open(struct node *n);
+void fire_close(struct node *n);
+
+/* A job is due, or will be within the lead that calls have. */
+void fire_job(struct node *n, struct job *job);
+
+/* Those that wait for a limit of a service can be tried again. */
+void fire_service(struct node *n, struct service *s);
+
+/* It was to be begun and is not. */
+void fire_unbegin(struct node *n, struct job *job);
+
+/* Services are known now, for which some may have waited. */
+void fire_known(struct node *n);
+
+/* Sends what has come together; called before the loop waits. */
+void fire_flush(struct node *n);
+
+/* Counts how late something was begun. */
+void fire_note_late(struct node *n, int64_t late_us);
+
+/* How long before a job is due its timer fires. */
+uint64_t fire_lead_us(struct node *n, const struct job *job);
+
+/* ------------------------------------------------------------------- call.c */
+
+/**
+ * struct call - an attempt of a job, marked in its row
+ * @node:        that makes it
+ * @link:        call.c's
+ * @timer:       call.c's
+ * @service:     of which it counts as running
+ * @id:          the job
+ * @attempt:     which, from 1 on
+ * @at_us:       when the job was to be done
+ * @due_us:      when this attempt is to begin
+ * @begin_ns:    when it is to be sent
+ * @deadline_ns: when it is given up
+ * @idem:        for the header Idempotency-Key
+ * @token:       for the header Twheel-Token: who has it may report what came of it
+ * @payload:     the body
+ * @began_us:    out: when it was sent, or 0 if it was not
+ * @began_ns:    out: the same
+ * @withheld:    out: it was not sent as this node may not begin anything: as if not marked.
+ *               Else that it could not be sent is a failure as others are, see @message
+ * @status:      out: of HTTP, or 0 if there was no answer
+ * @retry_after_ms: out: 0 if not said
+ * @message:     out: what went wrong, or what was answered, cut
+ * @easy:        call.c's
+ */
+struct call {
+	struct node *node;
+	struct list link;
+	struct twheel_timer timer;
+	struct service *service;
+	int64_t id;
+	int32_t attempt;
+	int64_t at_us;
+	int64_t due_us;
+	uint64_t begin_ns;
+	uint64_t deadline_ns;
+	char idem[37];
+	char token[65];
+	struct buf payload;
+
+	int64_t began_us;
+	uint64_t began_ns;
+	bool withheld;
+	int32_t status;
+	uint64_t retry_after_ms;
+	char message[256];
+	void *easy;
+};
+
+/**
+ * struct calls - those that are under way
+ * @nr:   how many
+ * @curl: call.c's
+ */
+struct calls {
+	unsigned int nr;
+	struct calls_curl *curl;
+};
+
+void calls_open(struct node *n);
+void calls_close(struct node *n);	/* ends all, without telling anybody */
+
+/*
+ * Sends it at begin_ns, and calls finish_call() exactly once when it has ended, never from
+ * within. It asks lease_is_valid() once more when the connection stands and before the first
+ * byte is written: if not, the call ends with began_us == 0 and is @withheld.
+ */
+void call_start(struct node *n, struct call *call);
+
+/* ----------------------------------------------------------------- finish.c */
+
+enum outcome {
+	OUT_DONE = 0, OUT_AGAIN = 1, OUT_FAILED = 2, OUT_ACCEPTED = 3, OUT_HANDED = 4,
+	OUT_NOTHING = 5,	/* did not begin: as if it had not been marked */
+};
+
+/**
+ * struct result - of an attempt
+ * @next:     of struct finish
+ * @id:       the job
+ * @attempt:  which, from 1 on
+ * @outcome:  what came of it
+ * @status:   of HTTP, or 0 if there was no answer
+ * @late_us:  when it was sent, after it was due
+ * @took_us:  from then until it ended
+ * @delay_us: for OUT_AGAIN until the next one, for OUT_ACCEPTED until it is given up
+ * @due_us:   if not PG_INFINITY only if that is what the row has, and it has passed
+ * @message:  what went wrong, or what was answered, cut
+ */
+struct result {
+	struct result *next;
+	int64_t id;
+	int32_t attempt;
+	enum outcome outcome;
+	int32_t status;
+	int64_t late_us;
+	int64_t took_us;
+	int64_t delay_us;
+	int64_t due_us;
+	char message[256];
+};
+
+/**
+ * struct finish - results to be recorded
+ * @db:    its connection
+ * @first: not sent yet
+ * @last:  of those; NULL if there is none
+ * @sent:  in a statement that is under way
+ * @nr:    how many there are of both
+ * @timer: armed while one waits after a failure
+ */
+struct finish {
+	struct db db;
+	struct result *first, *last, *sent;
+	unsigned int nr;
+	struct twheel_timer timer;
+};
+
+void finish_open(struct node *n);
+void finish_close(struct node *n);
+
+/* A call has ended: decides what is to be done, and frees it. */
+void finish_call(struct node *n, struct call *call);
+
+/* The time of an attempt is over, and nobody recorded what came of it. */
+void finish_overdue(struct node *n, const struct job *job);
+void finish_flush(struct node *n);
+
+/*
+ * What a consumer that had answered 202 reports. @fn gets rows, none if the token is not that
+ * of the attempt that is running.
+ */
+void finish_report(struct node *n, int64_t id, const char *token, bool done, const char *message,
+		   db_fn *fn, void *arg);
+
+/* ---------------------------------------------------- submit.c, api.c, metrics.c */
+
+struct api;
+
+void api_open(struct node *n);		/* ends the process if it cannot listen */
+void api_drain(struct node *n);		/* no new requests */
+void api_flush(struct node *n);		/* sends answers; called before the loop waits */
+bool api_is_idle(const struct node *n);	/* nobody waits for an answer */
+void api_close(struct node *n);
+void submit_open(struct node *n);
+void submit_close(struct node *n);
+void submit_flush(struct node *n);
+
+/** struct metrics - counters since the start; lateness by powers of two of us */
+struct metrics {
+	uint64_t fired, handed, called, done, again, failed, accepted, overdue;
+	uint64_t submitted, repeated, cancelled, moved;
+	uint64_t looks, looked, batches, lost_shards, taken_shards, joins;
+	uint64_t late_us[40];
+	uint64_t late_sum_us, late_max_us;
+};
+
+/**
+ * struct node - all of it
+ * @config:   outlives it
+ * @loop:     which all of it runs in
+ * @lease:    lease.c's
+ * @services: service.c's
+ * @horizon:  horizon.c's
+ * @fire:     fire.c's
+ * @calls:    call.c's
+ * @finish:   finish.c's
+ * @submit:   submit.c's
+ * @api:      api.c's; NULL if there is no HTTP
+ * @metrics:  counted by all
+ * @drain_timer: looks whether all is done
+ * @drain_until_ns: ends by then, done or not
+ * @draining: it is about to end: nothing new is begun
+ */
+struct node {
+	const struct config *config;
+	struct loop loop;
+	struct lease lease;
+	struct services services;
+	struct horizon horizon;
+	struct fire fire;
+	struct calls calls;
+	struct finish finish;
+	struct submit *submit;
+	struct api *api;
+	struct metrics metrics;
+	struct twheel_timer drain_timer;
+	uint64_t drain_until_ns;
+	bool draining;
+};
+
+/* Starts all of it in n->loop, which is open. 0, or -1 after it was told why. */
+int node_start(struct node *n, const struct config *c);
+
+/* Gives the shards away, lets calls end, records their results, and stops the loop. */
+void node_drain(struct node *n);
+void node_stop(struct node *n);
+
+static inline struct node *node_of_lease(struct lease *l)
+{
+	return TWHEEL_CONTAINER(l, struct node, lease);
+}
+
+#endif

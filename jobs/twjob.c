@@ -1,0 +1,511 @@
+// SPDX-License-Identifier: GPL-2.0
+/* twjob - jobs of twheeld from the command line */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "twjob-commands.h"
+
+#ifndef VERSION
+#define VERSION	"unknown"
+#endif
+
+#define HELP_COLUMN	23
+#define HELP_INDENT	"                       "
+
+enum command {
+	SUBMIT		= 1 << 0,
+	CANCEL		= 1 << 1,
+	MOVE		= 1 << 2,
+	LS		= 1 << 3,
+	SHOW		= 1 << 4,
+	SERVICE_SET	= 1 << 5,
+	SERVICE_LS	= 1 << 6,
+	SERVICE_PAUSE	= 1 << 7,
+	SERVICE_RESUME	= 1 << 8,
+	SERVICE_RM	= 1 << 9,
+	DEAD_LS		= 1 << 10,
+	DEAD_REQUEUE	= 1 << 11,
+	DEAD_REQUEUE_ALL = 1 << 12,
+	NODES		= 1 << 13,
+	DRAIN		= 1 << 14,
+	WORK		= 1 << 15,
+	ALL		= (1 << 16) - 1,
+};
+
+#define ANY_NUMBER	1000000
+
+/* A name is one word, or two. */
+static const struct {
+	const char *name;
+	const char *args;
+	const char *help;
+	enum command bit;
+	int least, most;	/* arguments */
+} commands[] = {
+	{ "submit", " SERVICE [-]",
+	  "Submit a job, which is due now unless --at or --in say otherwise, and print its\n"
+	  "id. The payload is TEXT, what is in FILE, what comes on standard input if - is\n"
+	  "given, or empty. With --key a job that is submitted twice is there once: the id of\n"
+	  "the first is printed.", SUBMIT, 1, 2 },
+	{ "cancel", " ID... | --tag T",
+	  "Cancel jobs that are not due yet, those named or all of a tag. What was cancelled\n"
+	  "will not start.", CANCEL, 0, ANY_NUMBER },
+	{ "move", " ID --at TIME | --in DURATION",
+	  "Have a job that is not due yet at another time.", MOVE, 1, 1 },
+	{ "ls", "",
+	  "List jobs that wait or run, in the order of their times. With --state finished,\n"
+	  "failed or cancelled: those that are over, the last ones first.", LS, 0, 0 },
+	{ "show", " ID",
+	  "Show a job, each attempt at it, and how it ended.", SHOW, 1, 1 },
+	{ "service set", " NAME KEY=VALUE...",
+	  "Make a service, or change what is named of it:\n"
+	  "    kind=http|queue          a new service needs that\n"
+	  "    target=URL               where jobs are posted to\n"
+	  "    headers={\"Name\":\"v\"}     of requests, besides\n"
+	  "    timeout=30s              for an answer\n"
+	  "    accept=1h                for a result after the answer 202\n"
+	  "    max_attempts=20\n"
+	  "    backoff=1s  backoff_max=1h   before the second attempt, and at most\n"
+	  "    concurrency=100          calls at once, of the cluster\n"
+	  "    rate=none                calls a second, of the cluster\n"
+	  "    delivery=at_least_once|at_most_once\n"
+	  "    notify=true              consumers of a queue are told of new rows",
+	  SERVICE_SET, 2, 32 },
+	{ "service ls", "", "List services.", SERVICE_LS, 0, 0 },
+	{ "service pause", " NAME",
+	  "Begin no more jobs of a service. They wait.", SERVICE_PAUSE, 1, 1 },
+	{ "service resume", " NAME", "Go on with a service.", SERVICE_RESUME, 1, 1 },
+	{ "service rm", " NAME",
+	  "Remove a service that has no jobs any more.", SERVICE_RM, 1, 1 },
+	{ "dead ls", " [SERVICE]",
+	  "List jobs that have failed for good, the last ones first.", DEAD_LS, 0, 1 },
+	{ "dead requeue", " ID...",
+	  "Submit jobs that have failed for good again, as new ones that are due now, and\n"
+	  "print their new ids.", DEAD_REQUEUE, 1, ANY_NUMBER },
+	{ "dead requeue-all", " SERVICE",
+	  "The same for all of a service that have failed until now. Prints how many.",
+	  DEAD_REQUEUE_ALL, 1, 1 },
+	{ "nodes", "",
+	  "List nodes, what they own, and whether they beat: that is watched for up to 4\n"
+	  "seconds.", NODES, 0, 0 },
+	{ "drain", " NODE",
+	  "Ask a node, by its uuid or name, to give its shards away and to stop.", DRAIN, 1, 1 },
+	{ "work", " SERVICE [OPTIONS] -- COMMAND [ARGUMENT...]",
+	  "Take jobs of a queue and run COMMAND for each, with the payload on its standard\n"
+	  "input, and TWJOB_ID, TWJOB_ATTEMPT, TWJOB_DUE, TWJOB_TAG and TWJOB_IDEM in its\n"
+	  "environment. If it exits with 0 the job is finished. Else it fails with the last\n"
+	  "line of standard error as the message, and is had again after the service's\n"
+	  "backoff. SIGTERM: takes no more and waits; a second one kills what runs.",
+	  WORK, 1, 1 },
+};
+
+#define ONE_JOB		(CANCEL | MOVE | SHOW)
+#define LISTS		(LS | SERVICE_LS | DEAD_LS | NODES)
+
+static const struct {
+	const char *name;
+	const char *arg;
+	const char *help;
+	int key;
+	unsigned int commands;
+} options[] = {
+	{ "at", "TIME", "when it is due: 2026-12-24T18:00:00Z, or now", 'a', SUBMIT | MOVE },
+	{ "in", "DURATION", "the same from now on: 90s, 1h30m, 2d", 'i', SUBMIT | MOVE },
+	{ "key", "K", "no second job with that key for 24 hours after it\n"
+	  HELP_INDENT "was due", 'k', SUBMIT },
+	{ "order-key", "K", "one at a time of those with that key, in order", 'o', SUBMIT },
+	{ "tag", "T", "name of a group of jobs", 't', SUBMIT | CANCEL | LS },
+	{ "slack", "DURATION", "it may be that late, so that batches are larger", 's', SUBMIT },
+	{ "payload", "TEXT", "what the job is given", 'p', SUBMIT },
+	{ "file", "FILE", "the same from a file", 'f', SUBMIT },
+	{ "lines", NULL, "a job for each line of standard input, 1000 in a\n"
+	  HELP_INDENT "transaction", 'L', SUBMIT },
+	{ "service", "NAME", "only of that service", 'S', LS },
+	{ "state", "S", "only those that are delay, ready, running, accepted\n"
+	  HELP_INDENT "or paused; or finished, failed or cancelled", 'A', LS },
+	{ "limit", "N", "at most so many, 100 if not given", 'l', LS | DEAD_LS },
+	{ "wait", "DURATION", "until it owns nothing any more; fails after that", 'w', DRAIN },
+	{ "jobs", "N", "run up to N commands at once (also -j N), 1 if not\n"
+	  HELP_INDENT "given", 'j', WORK },
+	{ "visible", "DURATION", "how long others leave a job alone if nothing is\n"
+	  HELP_INDENT "heard of this worker, 30s if not given", 'v', WORK },
+	{ "until-empty", NULL, "stop when there is nothing to be taken", 'e', WORK },
+	{ "json", NULL, "print JSON, one object a line", 'J',
+	  SUBMIT | ONE_JOB | LISTS | DEAD_REQUEUE | DEAD_REQUEUE_ALL },
+	{ "database", "CONNINFO", "where PostgreSQL is (also -d), or PGHOST and so on",
+	  'd', ALL },
+	{ "help", NULL, "this text", 'h', ALL },
+};
+
+#define NR_COMMANDS	ARRAY_SIZE(commands)
+#define NR_OPTIONS	ARRAY_SIZE(options)
+
+static const char *command_name = "";
+
+static void vtell(const char *format, va_list args)
+{
+	char text[1024];
+
+	vsnprintf(text, sizeof(text), format, args);
+	clean(text);
+	fprintf(stderr, "twjob: %s%s%s\n", command_name, *command_name ? ": " : "", text);
+}
+
+void tell(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vtell(format, args);
+	va_end(args);
+}
+
+void die(int status, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vtell(format, args);
+	va_end(args);
+	if (fflush(stdout))
+		status = STATUS_FAILED;
+	exit(status);
+}
+
+static void print_help(void)
+{
+	puts("usage: twjob COMMAND [ARGUMENTS] [OPTIONS]\n\n"
+	     "Jobs of twheeld from the command line.\n");
+	for (size_t i = 0; i < NR_COMMANDS; i++)
+		printf("  twjob %s%s\n", commands[i].name, commands[i].args);
+	puts("\n"
+	     "twjob COMMAND --help tells more, twjob --version the version.\n\n"
+	     "Exit status: 0 all is well, 1 it failed, 2 usage, 3 there is no such job,\n"
+	     "service or node, 4 the job is running already.");
+}
+
+static void print_command_help(size_t cmd)
+{
+	printf("usage: twjob %s%s%s\n\n%s\n\n", commands[cmd].name, commands[cmd].args,
+	       commands[cmd].bit == WORK ? "" : " [OPTIONS]", commands[cmd].help);
+	for (size_t i = 0; i < NR_OPTIONS; i++) {
+		int len;
+
+		if (!(options[i].commands & commands[cmd].bit))
+			continue;
+		len = printf("  --%s%s%s", options[i].name, options[i].arg ? " " : "",
+			     options[i].arg ? options[i].arg : "");
+		printf("%*s%s\n", HELP_COLUMN > len ? HELP_COLUMN - len : 1, "", options[i].help);
+	}
+}
+
+static const char *check_name(const char *s)
+{
+	if (!*s)
+		return "cannot be empty";
+	return strlen(s) > 2000 ? "is longer than 500 characters" : NULL;
+}
+
+static const char *check_state(const char *s)
+{
+	static const char *const states[] = {
+		"delay", "ready", "running", "accepted", "paused",
+		"finished", "failed", "cancelled",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(states); i++) {
+		if (!strcmp(s, states[i]))
+			return NULL;
+	}
+	return "not a state of jobs, see --help";
+}
+
+static const char *set_when(struct options *opt, int key, const char *arg)
+{
+	if (opt->has_when)
+		return "the time is given twice";
+	opt->has_when = true;
+	return key == 'a' ? read_when(arg, opt) : read_duration(arg, &opt->in_us);
+}
+
+static const char *set_slack(struct options *opt, const char *arg)
+{
+	const char *err = read_duration(arg, &opt->slack_us);
+
+	if (err)
+		return err;
+	if (opt->slack_us > INT64_C(3600) * USEC_PER_SEC)
+		return "slack is up to an hour";
+	return opt->slack_us % 1000 ? "slack is in whole milliseconds" : NULL;
+}
+
+static const char *set_visible(struct options *opt, const char *arg)
+{
+	const char *err = read_duration(arg, &opt->visible_us);
+
+	if (err)
+		return err;
+	if (opt->visible_us < USEC_PER_SEC || opt->visible_us > INT64_C(86400) * USEC_PER_SEC)
+		return "is from a second to a day";
+	return NULL;
+}
+
+static const char *set_text(const char **to, const char *arg)
+{
+	*to = arg;
+	return check_name(arg);
+}
+
+/* What is wrong with @arg, or NULL. */
+static const char *set_option(struct options *opt, int key, const char *arg)
+{
+	switch (key) {
+	case 'a':
+	case 'i':
+		return set_when(opt, key, arg);
+	case 'k':
+		return set_text(&opt->key, arg);
+	case 'o':
+		return set_text(&opt->order_key, arg);
+	case 't':
+		return set_text(&opt->tag, arg);
+	case 's':
+		return set_slack(opt, arg);
+	case 'p':
+		opt->payload = arg;
+		return NULL;
+	case 'f':
+		return set_text(&opt->file, arg);
+	case 'L':
+		opt->lines = true;
+		return NULL;
+	case 'S':
+		return set_text(&opt->service, arg);
+	case 'A':
+		opt->state = arg;
+		return check_state(arg);
+	case 'l':
+		return read_number(arg, 1, 1000000, &opt->limit);
+	case 'w':
+		return read_duration(arg, &opt->wait_us);
+	case 'j':
+		return read_number(arg, 1, 256, &opt->nr_workers);
+	case 'v':
+		return set_visible(opt, arg);
+	case 'e':
+		opt->until_empty = true;
+		return NULL;
+	case 'J':
+		opt->json = true;
+		return NULL;
+	case 'd':
+		opt->conninfo = arg;
+		return NULL;
+	case 'h':
+		opt->help = true;
+		return NULL;
+	}
+	return NULL;
+}
+
+/* getopt_long()'s own message has the name of the program alone. */
+static _Noreturn void bad_option(char **argv, int key)
+{
+	const char *arg = argv[optind - 1];
+
+	if (key == ':')
+		die(STATUS_USAGE, "%s needs an argument", arg);
+	if (optopt && strncmp(arg, "--", 2))
+		die(STATUS_USAGE, "there is no option -%c", optopt);
+	die(STATUS_USAGE, "there is no option %s here, see --help", arg);
+}
+
+static void parse_options(int argc, char **argv, unsigned int cmd, struct options *opt)
+{
+	struct option longopts[NR_OPTIONS + 1] = { 0 };
+	size_t i, nr = 0;
+	const char *err;
+	int key;
+
+	for (i = 0; i < NR_OPTIONS; i++) {
+		if (!(options[i].commands & cmd))
+			continue;
+		longopts[nr].name = options[i].name;
+		longopts[nr].has_arg = options[i].arg ? required_argument : no_argument;
+		longopts[nr++].val = options[i].key;
+	}
+	while ((key = getopt_long(argc, argv, cmd == WORK ? ":hd:j:" : ":hd:", longopts,
+				  NULL)) >= 0) {
+		if (key == '?' || key == ':')
+			bad_option(argv, key);
+		err = set_option(opt, key, optarg);
+		if (!err)
+			continue;
+		for (i = 0; options[i].key != key;)
+			i++;
+		die(STATUS_USAGE, "--%s %s: %s", options[i].name, optarg ? optarg : "", err);
+	}
+}
+
+static int call_command(enum command cmd, const struct options *opt, int nr, char **args)
+{
+	switch (cmd) {
+	case SUBMIT:
+		return cmd_submit(opt, nr, args);
+	case CANCEL:
+		return cmd_cancel(opt, nr, args);
+	case MOVE:
+		return cmd_move(opt, args[0]);
+	case LS:
+		return cmd_ls(opt);
+	case SHOW:
+		return cmd_show(opt, args[0]);
+	case SERVICE_SET:
+		return cmd_service_set(opt, nr, args);
+	case SERVICE_LS:
+		return cmd_service_ls(opt);
+	case SERVICE_PAUSE:
+		return cmd_service_pause(opt, args[0], true);
+	case SERVICE_RESUME:
+		return cmd_service_pause(opt, args[0], false);
+	case SERVICE_RM:
+		return cmd_service_rm(opt, args[0]);
+	case DEAD_LS:
+		return cmd_dead_ls(opt, nr ? args[0] : NULL);
+	case DEAD_REQUEUE:
+		return cmd_dead_requeue(opt, nr, args);
+	case DEAD_REQUEUE_ALL:
+		return cmd_dead_requeue_all(opt, args[0]);
+	case NODES:
+		return cmd_nodes(opt);
+	case DRAIN:
+		return cmd_drain(opt, args[0]);
+	case WORK:
+		return work(opt, args[0]);
+	default:
+		return STATUS_USAGE;
+	}
+}
+
+/* What stands behind "--" is the command's own, options and all. */
+static int cut_command(int argc, char **argv, struct options *opt)
+{
+	for (int i = 0; i < argc; i++) {
+		if (strcmp(argv[i], "--"))
+			continue;
+		opt->command = argv + i + 1;
+		return i;
+	}
+	return argc;
+}
+
+static int run_command(size_t cmd, int argc, char **argv, struct options *opt)
+{
+	int nr;
+
+	command_name = commands[cmd].name;
+	if (commands[cmd].bit == WORK)
+		argc = cut_command(argc, argv, opt);
+	optind = 0;
+	opterr = 0;
+	parse_options(argc, argv, commands[cmd].bit, opt);
+	if (opt->help) {
+		print_command_help(cmd);
+		return 0;
+	}
+	nr = argc - optind;
+	if (nr < commands[cmd].least)
+		die(STATUS_USAGE, "usage: twjob %s%s", commands[cmd].name, commands[cmd].args);
+	if (nr > commands[cmd].most)
+		die(STATUS_USAGE, "does not take '%s', see --help",
+		    argv[optind + commands[cmd].most]);
+	if (commands[cmd].bit == WORK && (!opt->command || !*opt->command))
+		die(STATUS_USAGE, "the command to run stands behind --");
+	return call_command(commands[cmd].bit, opt, nr, argv + optind);
+}
+
+/* How many words of @argv are the name of command @cmd, 0 if they are not. */
+static int matches(size_t cmd, int argc, char **argv)
+{
+	const char *name = commands[cmd].name, *space = strchr(name, ' ');
+	size_t len = space ? (size_t)(space - name) : strlen(name);
+
+	if (strlen(argv[0]) != len || strncmp(argv[0], name, len))
+		return 0;
+	if (!space)
+		return 1;
+	return argc > 1 && !strcmp(argv[1], space + 1) ? 2 : 0;
+}
+
+/* "twjob service": which commands begin so. */
+static int print_family(int argc, char **argv)
+{
+	bool help = argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
+	size_t len = strlen(argv[0]);
+	int nr = 0;
+
+	for (size_t i = 0; i < NR_COMMANDS; i++) {
+		if (strncmp(commands[i].name, argv[0], len) || commands[i].name[len] != ' ')
+			continue;
+		if (!nr++)
+			fputs("usage:\n", help ? stdout : stderr);
+		fprintf(help ? stdout : stderr, "  twjob %s%s\n", commands[i].name,
+			commands[i].args);
+	}
+	if (!nr)
+		die(STATUS_USAGE, "there is no command '%s', see twjob --help", argv[0]);
+	return help ? 0 : STATUS_USAGE;
+}
+
+static int find_command(int argc, char **argv, struct options *opt)
+{
+	for (size_t i = 0; i < NR_COMMANDS; i++) {
+		int words = matches(i, argc, argv);
+
+		if (words)
+			return run_command(i, argc - words + 1, argv + words - 1, opt);
+	}
+	return print_family(argc, argv);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option longopts[] = {
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
+		{ "database", required_argument, NULL, 'd' },
+		{ 0 },
+	};
+	struct options opt = {
+		.limit = 100, .nr_workers = 1, .visible_us = INT64_C(30) * USEC_PER_SEC,
+	};
+	int key, status;
+
+	opterr = 0;
+	while ((key = getopt_long(argc, argv, "+:hd:", longopts, NULL)) >= 0) {
+		switch (key) {
+		case 'h':
+			print_help();
+			return fflush(stdout) ? STATUS_FAILED : 0;
+		case 'V':
+			puts("twjob " VERSION);
+			return fflush(stdout) ? STATUS_FAILED : 0;
+		case 'd':
+			opt.conninfo = optarg;
+			break;
+		default:
+			bad_option(argv, key);
+		}
+	}
+	if (optind == argc)
+		die(STATUS_USAGE, "a command is missing, see twjob --help");
+	status = find_command(argc - optind, argv + optind, &opt);
+	if (fflush(stdout) || ferror(stdout))
+		die(STATUS_FAILED, "cannot write the output: %s", strerror(errno));
+	return status;
+}

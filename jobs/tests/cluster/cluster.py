@@ -1,0 +1,387 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A cluster to be broken: a PostgreSQL, nodes that reach it through a proxy each, consumers, and a
+ledger that compares what was promised with what happened."""
+
+import http.client
+import http.server
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TWHEELD = os.environ.get("TWHEELD", os.path.join(HERE, "../../../build/jobs/twheeld"))
+POSTGRES = os.path.join(HERE, "..", "postgres")
+
+SQL = """
+create schema app;
+create table app.got (job bigint, due timestamptz, at timestamptz default clock_timestamp());
+create function app.consume(name text, most integer) returns integer language plpgsql as $$
+declare
+	r record;
+	nr integer := 0;
+begin
+	for r in select * from twheel.take(name, most) loop
+		insert into app.got (job, due) values (r.job, r.due);
+		if not twheel.finish(r.seq, r.taken) then
+			raise exception 'somebody else has taken it';
+		end if;
+		nr := nr + 1;
+	end loop;
+	return nr;
+end $$;
+"""
+
+
+def boottime():
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Proxy:
+    """Between a node and PostgreSQL. "up" is what the node sends, "down" what it gets; what is
+    stalled waits in buffers. only(startup message) chooses connections."""
+
+    def __init__(self, path, to):
+        self.path, self.to = path, to
+        self.stalled = {"up": False, "down": False}
+        self.only = lambda startup: True
+        self.delay = 0.0
+        self.pairs = set()
+        self.closed = False
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(path)
+        self.listener.listen(64)
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                near, _ = self.listener.accept()
+            except OSError:
+                return
+            far = socket.socket(socket.AF_UNIX)
+            try:
+                far.connect(self.to)
+            except OSError:
+                near.close()
+                far.close()
+                continue
+            pair = {"near": near, "far": far, "startup": b""}
+            self.pairs.add(near)
+            for way, a, b in (("up", near, far), ("down", far, near)):
+                threading.Thread(target=self.pump, args=(pair, way, a, b), daemon=True).start()
+
+    def pump(self, pair, way, a, b):
+        try:
+            while True:
+                data = a.recv(65536)
+                if not data:
+                    break
+                if way == "up" and not pair["startup"]:
+                    pair["startup"] = data
+                while self.stalled[way] and self.only(pair["startup"]) and not self.closed:
+                    time.sleep(0.005)
+                if self.delay:
+                    time.sleep(self.delay)
+                b.sendall(data)
+        except OSError:
+            pass
+        for end in (a, b):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+        self.pairs.discard(pair["near"])
+
+    def stall(self, up=True, down=True, only=lambda startup: True):
+        self.only = only
+        self.stalled = {"up": up, "down": down}
+
+    def go_on(self):
+        self.stalled = {"up": False, "down": False}
+
+    def cut(self):
+        for near in list(self.pairs):
+            try:
+                near.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def close(self):
+        self.closed = True
+        self.listener.close()
+        self.cut()
+
+
+class Node:
+    def __init__(self, cluster, name, options=()):
+        self.cluster, self.name, self.options = cluster, name, options
+        folder = os.path.join(cluster.folder, name)
+        os.mkdir(folder)
+        self.proxy = Proxy(os.path.join(folder, ".s.PGSQL.5432"),
+                           os.path.join(cluster.folder, "pg", ".s.PGSQL.5432"))
+        self.conninfo = "host=%s port=5432 user=postgres dbname=postgres" % folder
+        self.port = free_port()
+        self.log = os.path.join(cluster.folder, name + ".log")
+        self.process = None
+
+    def start(self):
+        options = ["database=" + self.conninfo, "name=" + self.name, "backend=local",
+                   "listen=127.0.0.1:%d" % self.port, *self.options]
+        args = [TWHEELD] + [arg for o in options for arg in ("-o", o)]
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen(args, stdout=log, stderr=log)
+        return self
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def kill(self):
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+    def is_ready(self):
+        try:
+            c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=2)
+            c.request("GET", "/readyz")
+            return c.getresponse().status == 200
+        except OSError:
+            return False
+
+    def submit(self, jobs, timeout=20):
+        """(status, answer); status 0 if there was none."""
+        try:
+            c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+            c.request("POST", "/v1/jobs", json.dumps({"jobs": jobs}),
+                      {"Content-Type": "application/json"})
+            r = c.getresponse()
+            return r.status, json.loads(r.read() or b"null")
+        except (OSError, http.client.HTTPException, ValueError):
+            return 0, None
+
+    def request(self, method, path, body=None):
+        try:
+            c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+            c.request(method, path, json.dumps(body) if body else None,
+                      {"Content-Type": "application/json"})
+            r = c.getresponse()
+            return r.status, r.read()
+        except (OSError, http.client.HTTPException):
+            return 0, b""
+
+
+class Consumer:
+    """By HTTP. act(headers, body) returns a status, or None for no answer."""
+
+    def __init__(self, act=lambda headers, body: 200):
+        self.journal = []    # (job, attempt, idem, time, BOOTTIME, status)
+        self.act = act
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                entry = [int(self.headers["Twheel-Job"]), int(self.headers["Twheel-Attempt"]),
+                         self.headers["Idempotency-Key"], time.time(), boottime(), None]
+                outer.journal.append(entry)
+                status = entry[5] = outer.act(self.headers, body)
+                if status is None:
+                    self.close_connection = True
+                    return
+                self.send_response(status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *args):
+                pass
+
+        class Server(http.server.ThreadingHTTPServer):
+            request_queue_size = 1024
+            daemon_threads = True
+
+            def handle_error(self, *args):
+                pass
+
+        self.server = Server(("127.0.0.1", 0), Handler)
+        self.url = "http://127.0.0.1:%d/" % self.server.server_port
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+class Cluster:
+    def __init__(self, nodes=3, options=(), consumers=2, pg_options=(), **service):
+        self.pg_options = pg_options
+        self.folder = tempfile.mkdtemp()
+        os.chmod(self.folder, 0o755)
+        self.submitted = {}     # id: (service, at in s since 1970, or None)
+        self.cancelled = set()
+        self.stopping = False
+        self.postgres("start", *self.pg_options)
+        # As its owner; before there are nodes.
+        subprocess.run([TWHEELD, "-o", "database=" + self.conninfo(), "--migrate"], check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.sql(SQL)
+        self.consumer = Consumer()
+        self.sql("insert into twheel.service (service, kind) values ('queue', 'queue')")
+        names = ", ".join(service)
+        values = ", ".join("'%s'" % v for v in service.values())
+        self.sql("insert into twheel.service (service, kind, target%s) values ('http', 'http', "
+                 "'%s'%s)" % (", " + names if names else "", self.consumer.url,
+                              ", " + values if values else ""))
+        self.nodes = [Node(self, chr(ord("a") + i), options).start() for i in range(nodes)]
+        for _ in range(consumers):
+            threading.Thread(target=self.consume, daemon=True).start()
+
+    def postgres(self, what, *options):
+        subprocess.run([POSTGRES, what, os.path.join(self.folder, "pg"), *options], check=True,
+                       stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+
+    def conninfo(self):
+        return "host=%s/pg port=5432 user=postgres dbname=postgres" % self.folder
+
+    def sql(self, text):
+        done = subprocess.run(["psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", self.conninfo()],
+                              input=text, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(done.stderr)
+        return done.stdout.strip()
+
+    def rows(self, text):
+        return [line.split("|") for line in self.sql(text).splitlines()]
+
+    def consume(self):
+        """Takes from the queue until the end, whatever becomes of PostgreSQL."""
+        while not self.stopping:
+            psql = subprocess.Popen(["psql", "-XAtq", "-d", self.conninfo()], text=True,
+                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                    stderr=subprocess.DEVNULL)
+            try:
+                while not self.stopping:
+                    psql.stdin.write("select app.consume('queue', 500);\n")
+                    psql.stdin.flush()
+                    answer = psql.stdout.readline().strip()
+                    if psql.poll() is not None or not answer:
+                        break
+                    if answer == "0":
+                        time.sleep(0.05)
+            except OSError:
+                pass
+            psql.kill()
+            psql.wait()
+            time.sleep(0.1)
+
+    def wait(self, condition, seconds=60):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            try:
+                if condition():
+                    return True
+            except RuntimeError:
+                pass    # PostgreSQL is being started
+            time.sleep(0.1)
+        return False
+
+    def ready(self):
+        """All nodes are, and each shard is owned by one of them."""
+        return self.wait(lambda: all(n.is_ready() for n in self.nodes) and self.sql(
+            "select count(*) from twheel.shard s join twheel.node n on n.node = s.owner") == "64"
+            and self.sql("select count(distinct owner) from twheel.shard") == str(len(self.nodes)))
+
+    def submit(self, node, service, nr, delay_ms, spread_ms=0, page=1000, **more):
+        """Those that were answered with 201 are owed. Returns how many."""
+        done = 0
+        for first in range(0, nr, page):
+            at = time.time() + delay_ms / 1000.0
+            jobs, ats = [], []
+            for i in range(first, min(first + page, nr)):
+                when = at + spread_ms / 1000.0 * i / nr
+                ats.append(when)
+                stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(when))
+                jobs.append(dict(more, service=service,
+                                 at="%s.%06dZ" % (stamp, int(when % 1 * 1e6))))
+            status, answer = node.submit(jobs)
+            if status not in (200, 201):
+                continue
+            for job, when in zip(answer["jobs"], ats):
+                self.submitted[int(job["id"])] = service, when
+                done += 1
+        return done
+
+    def settled(self, seconds=60):
+        """Nothing is owed any more."""
+        return self.wait(lambda: self.sql(
+            "select (select count(*) from twheel.job) + (select count(*) from twheel.queue)"
+            ) == "0", seconds)
+
+    def ledger(self):
+        """A dict of lists of jobs for all that may go wrong, and "late" in ms."""
+        got = {}
+        for job, due, at in self.rows("select job, extract(epoch from due), "
+                                      "extract(epoch from at) from app.got"):
+            got.setdefault(int(job), []).append((float(due), float(at)))
+        calls = {}
+        for job, _, _, at, _, status in list(self.consumer.journal):
+            calls.setdefault(job, []).append((at, status))
+        backlog = {}
+        for job, state in self.rows("select job, state from twheel.backlog"):
+            backlog.setdefault(int(job), []).append(int(state))
+        owed = {int(job) for job, in self.rows("select id from twheel.job union all "
+                                               "select job from twheel.queue")}
+        book = {name: [] for name in ("missed", "early", "doubled", "called_twice", "ended_twice",
+                                      "after_cancel", "owed")}
+        late = []
+        for job, (service, at) in self.submitted.items():
+            events = [x[1] for x in got.get(job, ())] if service == "queue" else [
+                x[0] for x in calls.get(job, ())]
+            good = [x for x in calls.get(job, ()) if x[1] is not None and 200 <= x[1] < 300]
+            if job in self.cancelled:
+                book["after_cancel"] += [job] * bool(events)
+            elif job in owed:
+                book["owed"].append(job)
+            elif not events:
+                book["missed"].append(job)
+            if events and min(events) < at - 0.000002:
+                book["early"].append(job)
+            if service == "queue" and len(events) > 1:
+                book["doubled"].append(job)
+            if service == "http" and len(good) > 1:
+                book["called_twice"].append(job)
+            if len(backlog.get(job, ())) > 1:
+                book["ended_twice"].append(job)
+            if events:
+                late.append((min(events) - at) * 1000)
+        for job in set(got) - set(self.submitted):
+            if len(got[job]) > 1:
+                book["doubled"].append(job)     # not answered, but owed like any other
+        book["late"] = sorted(late)
+        return book
+
+    def close(self):
+        self.stopping = True
+        for n in self.nodes:
+            if n.process.poll() is None:
+                n.process.send_signal(signal.SIGCONT)
+                n.kill()
+            n.proxy.close()
+        self.consumer.server.shutdown()
+        self.postgres("kill")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def percentiles(values):
+    if not values:
+        return "none"
+    at = {p: values[min(len(values) - 1, int(len(values) * p / 100.0))] for p in (50, 90, 99)}
+    return "p50 %.1f, p90 %.1f, p99 %.1f, most %.1f ms" % (at[50], at[90], at[99], values[-1])

@@ -43,6 +43,9 @@ man = $(DEST)$(PREFIX)/share/man/man$(subst .,,$(suffix $(1)))/$(1)
 LIB = $(MAKE) --no-print-directory -s -C lib OUTPUT=$(CURDIR)/build/lib \
 	PREFIX=$(PREFIX) DESTDIR=$(DEST)
 
+JOBS = $(MAKE) --no-print-directory -s -C jobs OUTPUT=$(CURDIR)/build/jobs \
+	LIBTWHEEL=$(CURDIR)/build/lib PREFIX=$(PREFIX) DESTDIR=$(DEST)
+
 all: modules twheelctl libtwheel
 
 help:
@@ -54,10 +57,14 @@ help:
 	@echo '  sudo make uninstall  remove that again; with the same KDIR, DESTDIR, PREFIX'
 	@echo '  make run             a day in the life of a service, in a virtual machine'
 	@echo '  make shell           a prompt in that machine'
+	@echo '  make jobs            build build/jobs/twheeld and twjob, the service for jobs'
+	@echo '  sudo make install-jobs, uninstall-jobs'
+	@echo '  make run-jobs        three nodes of it, of which one is killed, and PostgreSQL too'
 	@echo 'For developers:'
 	@echo '  make test            what a change has to pass, one table;'
 	@echo '                       SUITES="main kernels programs debug races faults": more'
 	@echo '  make test-all        everything: more kernels, and the targets marked *'
+	@echo '  make test-jobs       tests of the service for jobs'
 	@echo '  make check-host      the wheel alone, in user space, under sanitizers'
 	@echo '  make kunit           KUnit in user-mode Linux; FILTER=twheel-wheel.*never*'
 	@echo '  make kselftest       tests of the device, in a virtual machine: TESTS=manual'
@@ -137,8 +144,23 @@ shell:
 	@$(MAKE) -s twheelctl
 	tools/vm/run --kernel $(KERNEL) --shell
 
+jobs:
+	$(JOBS)
+
+install-jobs uninstall-jobs:
+	$(JOBS) $(@:-jobs=)
+
+run-jobs:
+	tools/setup jobs
+	@$(JOBS)
+	@jobs/tests/demo/run
+
+test-jobs:
+	tools/setup run jobs test
+	@tools/test jobs
+
 test:
-	tools/setup run test $(if $(filter-out main,$(SUITES)),more)
+	tools/setup run jobs test $(if $(filter-out main,$(SUITES)),more)
 	@tools/test $(SUITES)
 
 test-all:
@@ -209,6 +231,7 @@ clean:
 	rm -rf build
 	if [ -e $(KDIR)/Makefile ]; then $(KBUILD) clean; fi
 
-.PHONY: all help modules twheelctl libtwheel install install_files uninstall run shell test \
+.PHONY: all help modules twheelctl libtwheel install install_files uninstall run shell \
+	jobs install-jobs uninstall-jobs run-jobs test-jobs test \
 	test-all test-debug check-host bench bench-bars bench-kernel bench-user bench-host \
 	selftests kselftest kunit coverage mutate fuzz fuzz-host check-tools lint clean

@@ -33,6 +33,7 @@
 #include <string.h>
 
 #include "node.h"
+#include "snapshot.h"
 
 #define PAGE_ROWS	16384
 #define SLOP_US		2000000
@@ -62,12 +63,6 @@ static const struct db_stmt page = {
 	.types = { PG_INT2_A, PG_TIMESTAMPTZ_A, PG_INT8_A, PG_TIMESTAMPTZ, PG_INT8 },
 };
 
-/** struct running - transactions that were, or may have been, under way at the last look */
-struct running {
-	uint64_t first, end;	/* from that to before that */
-	int64_t since_us;	/* they have written no earlier "due" */
-};
-
 /**
  * struct cursor - of a shard
  * @from_us: the next look begins there at the latest: the beginning after it was taken, where
@@ -88,26 +83,20 @@ struct cursor {
 /**
  * struct look - for jobs
  * @cursors:  of each shard
- * @last_us:  when the last complete look began
- * @now_us:   when this one did
+ * @snapshots: what the last complete look, and this one, know of transactions
+ * @now_us:   when this one began
  * @until_us: as far as it goes
- * @running:  as of the last look, in order of xid
- * @found:    as of this one
- * @nr_running: how many
- * @nr_found: how many
  * @limit:    rows of a shard in the page that is under way
  * @under_way: a statement of it is
  * @again:    another one is wanted
- * @set:      the clock was set since it began
  * @began_ns: when
  */
 struct look {
 	struct cursor cursors[NR_SHARDS];
-	int64_t last_us, now_us, until_us;
-	struct running *running, *found;
-	uint32_t nr_running, nr_found;
+	struct snapshots snapshots;
+	int64_t now_us, until_us;
 	int64_t limit;
-	bool under_way, again, set;
+	bool under_way, again;
 	uint64_t began_ns;
 };
 
@@ -285,70 +274,11 @@ static void look_failed(struct node *n, const struct db_answer *a)
 	look_in(n, n->config->poll_ms * TWHEEL_MSEC / 8);
 }
 
-/* The first of the last look that is not wholly before that. Both lists are in order. */
-static const struct running *first_running(const struct look *l, uint64_t xid)
-{
-	uint32_t low = 0, high = l->nr_running, middle;
-
-	while (low < high) {
-		middle = (low + high) / 2;
-		if (l->running[middle].end <= xid)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return l->running + low;
-}
-
-static void find_running(struct look *l, uint64_t first, uint64_t end)
-{
-	const struct running *r, *last = l->running + l->nr_running;
-	int64_t since_us = l->last_us;
-
-	for (r = first_running(l, first); r < last && r->first < end; r++)
-		if (r->since_us < since_us)
-			since_us = r->since_us;
-	l->found = xrealloc(l->found, (l->nr_found + 1) * sizeof(*l->found));
-	l->found[l->nr_found++] = (struct running){ first, end, since_us };
-}
-
-/* "XMIN:XMAX:XID,XID...": those under way. */
-static void read_snapshot(struct look *l, const char *text, uint64_t own_xid)
-{
-	const char *colon = strchr(text, ':');
-	uint64_t xid, xmax = colon ? strtoull(colon + 1, NULL, 10) : 0;
-	const char *at = colon ? strchr(colon + 1, ':') : NULL;
-	char *end;
-
-	l->nr_found = 0;
-	for (; at && *at; at = end) {
-		xid = strtoull(at + 1, &end, 10);
-		if (end == at + 1)
-			break;
-		find_running(l, xid, xid + 1);
-	}
-	if (xmax < own_xid)
-		find_running(l, xmax, own_xid);
-}
-
-/* Whether none of them has ended since: of several that is not known. */
-static bool still_runs(const struct look *l, const struct running *r, uint32_t *at)
-{
-	while (*at < l->nr_found && l->found[*at].end <= r->first)
-		++*at;
-	return r->end == r->first + 1 && *at < l->nr_found &&
-	       l->found[*at].first == r->first && l->found[*at].end == r->end;
-}
-
-/* Where a look has to begin: see above. */
+/* A little earlier, for what is not noticed of clocks. */
 static int64_t begin_us(const struct look *l)
 {
-	int64_t from_us = l->last_us;
-	uint32_t i, at = 0;
+	int64_t from_us = snapshots_from_us(&l->snapshots);
 
-	for (i = 0; i < l->nr_running; i++)
-		if (!still_runs(l, &l->running[i], &at) && l->running[i].since_us < from_us)
-			from_us = l->running[i].since_us;
 	return from_us < PG_MINUS_INF + SLOP_US ? PG_MINUS_INF : from_us - SLOP_US;
 }
 
@@ -374,18 +304,11 @@ static void begin_shards(struct node *n)
 static void looked(struct node *n)
 {
 	struct look *l = n->horizon.look;
-	struct running *old = l->running;
-	uint32_t i;
 
 	l->under_way = false;
 	n->metrics.looks++;
-	l->last_us = l->set ? PG_MINUS_INF : l->now_us;
-	l->running = l->found;
-	l->nr_running = l->nr_found;
-	l->found = old;
-	for (i = 0; l->set && i < l->nr_running; i++)
-		l->running[i].since_us = PG_MINUS_INF;
-	if (l->again || l->set)
+	snapshots_end(&l->snapshots, l->now_us);
+	if (l->again || l->snapshots.voided)
 		look_in(n, MIN_PAUSE_NS);
 	else
 		look_in(n, n->config->poll_ms * TWHEEL_MSEC);
@@ -495,8 +418,8 @@ static void got_snapshot(void *arg, const struct db_answer *a)
 	}
 	l->now_us = db_int8(a->result, 0, 0);
 	l->until_us = l->now_us + ahead_us(n);
-	read_snapshot(l, db_text(a->result, 0, 1),
-		      strtoull(db_text(a->result, 0, 2), NULL, 10));
+	snapshots_begin(&l->snapshots, db_text(a->result, 0, 1),
+			strtoull(db_text(a->result, 0, 2), NULL, 10));
 	begin_shards(n);
 	next_page(n);
 }
@@ -516,7 +439,7 @@ static void look_time(struct twheel *w, struct twheel_timer *t, uint64_t missed)
 	}
 	h->look->under_way = true;
 	h->look->again = false;
-	h->look->set = false;
+	h->look->snapshots.voided = false;
 	h->look->began_ns = boottime_ns();
 	db_query(&h->db, &snapshot, &(struct db_params){}, got_snapshot, n);
 }
@@ -540,10 +463,7 @@ void horizon_clock_set(struct node *n)
 	struct job *job, *next;
 	uint32_t i;
 
-	l->set = true;
-	l->last_us = PG_MINUS_INF;
-	for (i = 0; i < l->nr_running; i++)
-		l->running[i].since_us = PG_MINUS_INF;
+	snapshots_void(&l->snapshots);
 	for (i = 0; i < h->nr_buckets; i++) {
 		for (job = h->table[i]; job; job = next) {
 			next = job->chain;
@@ -571,9 +491,7 @@ void horizon_forget(struct node *n)
 	struct look *l = n->horizon.look;
 
 	drop_all(n, -1);
-	l->last_us = PG_MINUS_INF;
-	l->nr_running = 0;
-	l->set = true;
+	snapshots_void(&l->snapshots);
 }
 
 void horizon_init(struct node *n)
@@ -584,7 +502,7 @@ void horizon_init(struct node *n)
 	h->nr_buckets = FIRST_BUCKETS;
 	h->table = xcalloc(h->nr_buckets, sizeof(*h->table));
 	h->look = xcalloc(1, sizeof(*h->look));
-	h->look->last_us = PG_MINUS_INF;
+	snapshots_init(&h->look->snapshots);
 }
 
 void horizon_open(struct node *n)
@@ -609,7 +527,6 @@ void horizon_close(struct node *n)
 	twheel_cancel(n->loop.wheel, &n->horizon.timer);
 	drop_all(n, -1);
 	free(n->horizon.table);
-	free(n->horizon.look->running);
-	free(n->horizon.look->found);
+	snapshots_free(&n->horizon.look->snapshots);
 	free(n->horizon.look);
 }

@@ -46,7 +46,7 @@ static const struct db_stmt identify = {
 	.sql = "select case when pg_is_in_recovery() then null else concat_ws(' ', c.id, "
 	       "(select system_identifier from pg_control_system()), "
 	       "left(pg_walfile_name(pg_current_wal_lsn()), 8)) end, "
-	       "c.schema, encode(c.secret, 'hex') from twheel.cluster c",
+	       "c.schema from twheel.cluster c",
 };
 
 static const struct db_stmt join = {
@@ -644,7 +644,6 @@ static void identified(void *arg, const struct db_answer *a)
 		return;
 	}
 	is = db_text(a->result, 0, 0);
-	snprintf(l->secret, sizeof(l->secret), "%s", db_text(a->result, 0, 2));
 	if (l->joined && strcmp(l->identity, is)) {
 		snprintf(l->identity, sizeof(l->identity), "%s", is);
 		rejoin_later(n, "another database");

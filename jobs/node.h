@@ -3,7 +3,7 @@
  * A node: what a process of twheeld has, and what its parts ask of each other.
  *
  *   lease.c    who is alive, who owns which shard, what the clock of the database says
- *   horizon.c  which jobs are in memory, each with a timer
+ *   horizon.c  which jobs are in memory, each with a timer; snapshot.c: what may be new
  *   fire.c     what is due: handed over to queues, or marked as running and called
  *   call.c     calls by HTTP
  *   finish.c   what came of calls
@@ -106,7 +106,6 @@ struct clock_sample {
  * @node:       its uuid; another one each time it joins
  * @text:       that as text
  * @identity:   of the database and its cluster, to notice that it is another one
- * @secret:     of the cluster
  * @joined:     its row is in the table
  * @beating:    a beat is under way
  * @taking:     a statement about who owns what is under way
@@ -131,7 +130,6 @@ struct lease {
 	uint8_t node[16];
 	char text[37];
 	char identity[128];
-	char secret[65];
 	bool joined, beating, taking, again;
 	uint64_t valid_ns;
 	enum hold hold[NR_SHARDS];

@@ -35,6 +35,7 @@
 #include "node.h"
 
 #define BEAT_NS		TWHEEL_SEC
+#define PAUSE_NS	(20 * TWHEEL_MSEC)	/* between beats at least */
 #define VALID_NS	(3 * TWHEEL_SEC)
 #define DEAD_NS		(4 * TWHEEL_SEC)
 
@@ -60,7 +61,6 @@ static const struct db_stmt listens[] = {
 	{ .name = "listen-job", .sql = "listen twheel_job" },
 	{ .name = "listen-shard", .sql = "listen twheel_shard" },
 	{ .name = "listen-service", .sql = "listen twheel_service" },
-	{ .name = "listen-drain", .sql = "listen twheel_drain" },
 };
 
 /* A row for each node, and one without a node for shards that no node has. */
@@ -69,14 +69,16 @@ static const struct db_stmt beat = {
 	.sql = "with b as (update twheel.node set beat = beat + 1 where node = $1 returning 1) "
 	       "select n.node, n.beat, coalesce(s.nr, 0), clock_timestamp(), "
 	       "exists (select from b), (select coalesce(max(version), 0) * 100000 + count(*) "
-	       "from twheel.service), pg_stat_get_live_tuples('twheel.job'::regclass) "
+	       "from twheel.service), pg_stat_get_live_tuples('twheel.job'::regclass), "
+	       "coalesce(n.drain, false) "
 	       "from twheel.node n full join (select owner, count(*) as nr from twheel.shard "
 	       "group by owner) s on s.owner = n.node",
 	.types = { PG_UUID },
 };
 
 /*
- * The dead are deleted only if their beat is still what was seen. Rows that are locked are of
+ * Anybody may call a session as nodes call theirs, but none of another role can be ended. The
+ * dead are deleted only if their beat is still what was seen. Rows that are locked are of
  * batches that are under way, or are being taken by another.
  */
 static const struct db_stmt take = {
@@ -86,7 +88,8 @@ static const struct db_stmt take = {
 	       "where n.node = d.node and n.beat = d.beat returning n.node"
 	       "), ended as materialized ("
 	       "select count(pg_terminate_backend(a.pid)) as nr from pg_stat_activity a "
-	       "join dead d on a.application_name like 'twheeld ' || d.node || '%'"
+	       "join dead d on a.application_name like 'twheeld ' || d.node || '%' "
+	       "where a.usename = current_user"
 	       "), free as materialized ("
 	       "select s.shard from twheel.shard s where (select nr from ended) >= 0 "
 	       "and not exists (select from twheel.node n where n.node = s.owner "
@@ -527,6 +530,13 @@ static void balance(struct node *n, uint64_t now_ns, bool dead, int64_t nr_free,
 		leave_some(n);
 }
 
+static void see_own(struct node *n, const PGresult *r, int row, int64_t *nr_shards)
+{
+	*nr_shards = db_int8(r, row, 2);
+	if (db_bool(r, row, 7))
+		node_drain(n);
+}
+
 static void see_beats(struct node *n, const struct db_answer *a)
 {
 	struct lease *l = &n->lease;
@@ -541,7 +551,7 @@ static void see_beats(struct node *n, const struct db_answer *a)
 		if (db_is_null(r, i, 0))
 			nr_free += nr;
 		else if (!memcmp(db_text(r, i, 0), l->node, sizeof(l->node)))
-			nr_mine = nr;
+			see_own(n, r, i, &nr_mine);
 		else
 			see_peer(l, db_text(r, i, 0), db_int8(r, i, 1), now_ns);
 	}
@@ -568,10 +578,8 @@ static void beaten(void *arg, const struct db_answer *a)
 		else
 			rejoin_later(n, "taken for dead");
 	}
-	if (a->status != DB_LOST && l->again)
-		send_beat(n);
-	else if (l->joined)
-		loop_arm(&n->loop, &l->beat_timer, BEAT_NS, beat_time);
+	if (l->joined)
+		loop_arm(&n->loop, &l->beat_timer, l->again ? PAUSE_NS : BEAT_NS, beat_time);
 }
 
 static void send_beat(struct node *n)
@@ -579,10 +587,11 @@ static void send_beat(struct node *n)
 	struct lease *l = &n->lease;
 	struct db_params p = {};
 
-	l->again = l->beating;
 	if (l->beating || !l->joined || l->db.state != DB_UP)
 		return;
 	l->beating = true;
+	l->again = false;
+	l->sent_ns = boottime_ns();
 	db_add_bytes(&p, l->node, sizeof(l->node));
 	db_query(&l->db, &beat, &p, beaten, n);
 }
@@ -672,6 +681,19 @@ static void lease_up(void *arg)
 	db_query(&n->lease.db, &identify, &(struct db_params){}, identified, n);
 }
 
+/* Anybody may send any number of notifications. */
+static void beat_soon(struct node *n)
+{
+	struct lease *l = &n->lease;
+	uint64_t soon_ns = l->sent_ns + PAUSE_NS, now_ns = boottime_ns();
+
+	if (l->beating)
+		l->again = true;
+	else if (l->joined && twheel_deadline(&l->beat_timer) > soon_ns)
+		loop_arm(&n->loop, &l->beat_timer, soon_ns > now_ns ? soon_ns - now_ns : 0,
+			 beat_time);
+}
+
 /* "SHARD ID DUE SERVICE SLACK", with DUE in us since 1970. */
 static void hear_job(struct node *n, const char *payload)
 {
@@ -697,12 +719,9 @@ static void lease_notify(void *arg, const char *channel, const char *payload)
 	if (!strcmp(channel, "twheel_job"))
 		hear_job(n, payload);
 	else if (!strcmp(channel, "twheel_shard"))
-		send_beat(n);
+		beat_soon(n);
 	else if (!strcmp(channel, "twheel_service"))
 		services_load(n);
-	else if (!strcmp(channel, "twheel_drain") &&
-		 (!strcmp(payload, n->config->name) || !strcmp(payload, n->lease.text)))
-		node_drain(n);
 }
 
 void lease_open(struct node *n)

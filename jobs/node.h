@@ -109,7 +109,8 @@ struct clock_sample {
  * @joined:     its row is in the table
  * @beating:    a beat is under way
  * @taking:     a statement about who owns what is under way
- * @again:      a beat is to be sent as soon as the one that is under way is answered
+ * @again:      another one is wanted soon after that
+ * @sent_ns:    when the last one was sent
  * @valid_ns:   nothing is begun from then on
  * @hold:       of each shard
  * @fence:      of those that it owns
@@ -132,6 +133,7 @@ struct lease {
 	char identity[128];
 	bool joined, beating, taking, again;
 	uint64_t valid_ns;
+	uint64_t sent_ns;
 	enum hold hold[NR_SHARDS];
 	int64_t fence[NR_SHARDS];
 	unsigned int nr_owned, share, nr_nodes;

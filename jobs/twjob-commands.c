@@ -583,7 +583,8 @@ int cmd_drain(const struct options *opt, const char *node)
 		die(STATUS_USAGE, "%d nodes have the name '%s': give the uuid, see twjob nodes", nr,
 		    node);
 	uuid = PQgetvalue(found, 0, 0);
-	PQclear(ask(db, "select pg_notify('twheel_drain', $1)", 1, &uuid));
+	PQclear(ask(db, "update twheel.node set drain = true where node = $1::uuid", 1, &uuid));
+	PQclear(ask(db, "select pg_notify('twheel_shard', '')", 0, NULL));
 	if (opt->wait_us)
 		status = wait_for_drain(db, uuid, opt->wait_us);
 	PQclear(found);

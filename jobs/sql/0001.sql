@@ -58,6 +58,7 @@ create table twheel.node (
 	url		text not null default '',
 	schema_min	integer not null,
 	schema_max	integer not null,
+	drain		boolean not null default false,		-- it is asked to
 	started		timestamptz not null default clock_timestamp()
 ) with (fillfactor = 50);
 

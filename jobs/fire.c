@@ -38,6 +38,9 @@
 #define BATCH		1000U
 #define BATCH_BYTES	(4 << 20)
 
+/* Jobs of a service that wait for its limits, in memory. */
+#define MAX_WAITING	10000U
+
 /* So long before a job is due it is marked. The statement has it too. */
 #define LEAD_US		10000
 #define LEAD_SQL	"interval '10 milliseconds'"
@@ -174,13 +177,41 @@ static bool begin(struct node *n, struct service *s, struct job *job)
 	return job->begun;
 }
 
-void fire_unbegin(struct node *n, struct job *job)
+/* There is room for those that were set aside. */
+static void catch_up(struct node *n, struct service *s)
+{
+	if (!s->behind || s->nr_waiting >= MAX_WAITING / 2)
+		return;
+	s->behind = false;
+	horizon_catch_up(n);
+}
+
+void fire_forget(struct node *n, struct job *job)
 {
 	struct service *s = service_by_id(n, job->service);
+	bool begun = job->begun;
 
-	if (job->begun)
-		service_unbegin(n, s);
 	job->begun = false;
+	if (job->waiting) {
+		job->waiting = false;
+		s->nr_waiting--;
+		catch_up(n, s);
+	}
+	if (begun)
+		service_unbegin(n, s);
+}
+
+/* A service that is slow, or does not answer, does not fill the memory that is for all. */
+static void wait_for_turn(struct node *n, struct job *job, struct service *s)
+{
+	if (s->nr_waiting >= MAX_WAITING) {
+		s->behind = true;
+		horizon_set_aside(n, job);
+		return;
+	}
+	s->nr_waiting++;
+	job->waiting = true;
+	list_add_tail(&s->waiting, &job->link);
 }
 
 /* Not more than one step each: a service that may not begin more keeps what is due. */
@@ -193,7 +224,7 @@ static void sort(struct node *n, struct job *job, struct service *s)
 	else if (begin(n, s, job))
 		list_add_tail(&n->fire.mark, &job->link);
 	else
-		list_add_tail(&s->waiting, &job->link);
+		wait_for_turn(n, job, s);
 }
 
 /* One that was made just now will be known, and one that is gone has no jobs for long. */
@@ -247,14 +278,17 @@ void fire_service(struct node *n, struct service *s)
 			break;
 		list_del(&job->link);
 		list_add_tail(to, &job->link);
+		job->waiting = false;
+		s->nr_waiting--;
 	}
+	catch_up(n, s);
 }
 
 static void again(struct twheel *w, struct twheel_timer *t, uint64_t missed);
 
 static void try_again(struct node *n, struct job *job, uint64_t delay_ns)
 {
-	fire_unbegin(n, job);
+	fire_forget(n, job);
 	if (job->dropped)
 		horizon_drop(n, job);
 	else if (twheel_arm(n->loop.wheel, &job->timer, delay_ns, again))

@@ -67,6 +67,7 @@ static const struct db_stmt page = {
  * struct cursor - of a shard
  * @from_us: the next look begins there at the latest: the beginning after it was taken, where
  *           memory was full, or PG_INFINITY
+ * @aside_us: from there on are jobs that were set aside, or PG_INFINITY
  * @due_us:  of the look that is under way: all up to there has been read
  * @id:      with that
  * @reading: there may be more
@@ -74,6 +75,7 @@ static const struct db_stmt page = {
  */
 struct cursor {
 	int64_t from_us;
+	int64_t aside_us;
 	int64_t due_us;
 	int64_t id;
 	bool reading;
@@ -164,7 +166,7 @@ void horizon_drop(struct node *n, struct job *job)
 	job->dropped = true;
 	if (job->busy)
 		return;
-	fire_unbegin(n, job);
+	fire_forget(n, job);
 	free(job);
 }
 
@@ -181,6 +183,28 @@ void horizon_put_off(struct node *n, struct job *job)
 {
 	look_from(n, job->shard, job->due_us);
 	horizon_drop(n, job);
+}
+
+void horizon_set_aside(struct node *n, struct job *job)
+{
+	struct cursor *c = &n->horizon.look->cursors[job->shard];
+
+	if (job->due_us < c->aside_us)
+		c->aside_us = job->due_us;
+	horizon_drop(n, job);
+}
+
+void horizon_catch_up(struct node *n)
+{
+	struct cursor *c;
+	int i;
+
+	for (i = 0; i < NR_SHARDS; i++) {
+		c = &n->horizon.look->cursors[i];
+		look_from(n, i, c->aside_us);
+		c->aside_us = PG_INFINITY;
+	}
+	horizon_look(n);
 }
 
 static void drop_all(struct node *n, int shard)
@@ -477,6 +501,7 @@ void horizon_clock_set(struct node *n)
 void horizon_own(struct node *n, int shard)
 {
 	n->horizon.look->cursors[shard].from_us = PG_MINUS_INF;
+	n->horizon.look->cursors[shard].aside_us = PG_INFINITY;
 	n->horizon.look->cursors[shard].looked = false;
 	horizon_look(n);
 }

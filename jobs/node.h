@@ -199,6 +199,8 @@ enum kind { KIND_HTTP, KIND_QUEUE };
  * @rate_per_s: of calls in the cluster; 0 for any
  * @running:   calls that are under way, or whose mark is
  * @waiting:   jobs that are due and wait for a limit
+ * @nr_waiting: how many
+ * @behind:    there are more, which were set aside
  * @tokens:    of the rate, as of @tokens_ns
  * @tokens_ns: when that was
  * @failed:    calls that failed without one that did not
@@ -218,8 +220,8 @@ struct service {
 	double rate_per_s;
 	bool gone, paused, at_most_once, notify;
 
-	bool to_notify;
-	uint32_t running, failed;
+	bool to_notify, behind;
+	uint32_t running, failed, nr_waiting;
 	struct list waiting;
 	double tokens;
 	uint64_t tokens_ns;
@@ -281,6 +283,7 @@ enum { JOB_DELAY = 0, JOB_RUNNING = 1, JOB_ACCEPTED = 2 };
  * @busy:     in a statement that is under way
  * @dropped:  forgotten meanwhile: to be freed when that is answered
  * @begun:    counts as running for its service
+ * @waiting:  is on the list of its service
  * @tries:    how often it was there and could not be begun
  */
 struct job {
@@ -295,7 +298,7 @@ struct job {
 	int32_t attempt;
 	int8_t shard;
 	uint8_t state;
-	bool busy, dropped, begun;
+	bool busy, dropped, begun, waiting;
 	uint8_t tries;
 };
 
@@ -327,6 +330,10 @@ void horizon_drop(struct node *n, struct job *job);
 
 /* The same, though its row is what it was: it is looked for again some time. */
 void horizon_put_off(struct node *n, struct job *job);
+
+/* The same, but not before horizon_catch_up(): more wait for a service than are of use. */
+void horizon_set_aside(struct node *n, struct job *job);
+void horizon_catch_up(struct node *n);
 struct job *horizon_find(struct node *n, int64_t id);
 
 /* Looks at once for what may have come; or again for all, if the clock was set. */
@@ -353,8 +360,8 @@ void fire_job(struct node *n, struct job *job);
 /* Those that wait for a limit of a service can be tried again. */
 void fire_service(struct node *n, struct service *s);
 
-/* It was to be begun and is not. */
-void fire_unbegin(struct node *n, struct job *job);
+/* It is not for fire.c any more: was to be begun and is not, or waited. */
+void fire_forget(struct node *n, struct job *job);
 
 /* Services are known now, for which some may have waited. */
 void fire_known(struct node *n);

@@ -285,6 +285,7 @@ static bool check_token(struct request *r)
 		return bad_set(&r->bad, 401, "unauthorized", NULL, "the token is not known");
 	if (!(token->roles & r->route->role))
 		return bad_set(&r->bad, 403, "forbidden", NULL, "the token may not do that");
+	r->roles = token->roles;
 	return true;
 }
 
@@ -322,8 +323,10 @@ static bool check_browser(struct request *r)
 
 static bool may(struct request *r)
 {
-	if (!r->node->config->nr_tokens)
+	if (!r->node->config->nr_tokens) {
+		r->roles = ROLE_READ | ROLE_SUBMIT | ROLE_ADMIN;
 		return check_browser(r);
+	}
 	return !r->route->role || check_token(r);
 }
 

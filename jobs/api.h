@@ -79,6 +79,7 @@ struct route {
  * @node:      whose it is
  * @conn:      NULL if that is gone while a statement is under way: nobody waits for it
  * @route:     what is asked; NULL if there is no such path
+ * @roles:     what who asks may do
  * @id:        of the path
  * @name:      of the path, of a service
  * @raw:       the body is a payload
@@ -113,6 +114,7 @@ struct request {
 	struct node *node;
 	struct MHD_Connection *conn;
 	const struct route *route;
+	unsigned int roles;
 	int64_t id;
 	char name[101];
 	bool raw;

@@ -9,13 +9,24 @@
 
 #include "api.h"
 
-#define AS_JSON \
+#define AS_JSON_WITH(headers) \
 	"json_build_object('service', service, 'kind', kind, 'target', target, " \
-	"'headers', headers, 'timeout_ms', timeout_ms, 'accept_ms', accept_ms, " \
+	"'headers', " headers ", 'timeout_ms', timeout_ms, 'accept_ms', accept_ms, " \
 	"'max_attempts', max_attempts, 'backoff_ms', backoff_ms, " \
 	"'backoff_max_ms', backoff_max_ms, 'concurrency', concurrency, " \
 	"'rate_per_s', rate_per_s, 'delivery', delivery, 'notify', notify, " \
 	"'paused', paused)::text"
+#define AS_JSON	AS_JSON_WITH("headers")
+
+/* Headers have secrets in them: who may not set them sees that they are there. */
+#define AS_SHOWN \
+	AS_JSON_WITH("case when $2 then headers else coalesce((select jsonb_object_agg(h, '...') " \
+		     "from jsonb_object_keys(headers) h), '{}') end")
+
+static const struct db_stmt show = {
+	"api_service", "select " AS_SHOWN " from twheel.service where service = $1",
+	{ PG_TEXT, PG_BOOL },
+};
 
 static void ask_by_name(struct request *r, const struct db_stmt *stmt, bool writes,
 			void (*got)(struct request *r, const PGresult *result))
@@ -23,6 +34,8 @@ static void ask_by_name(struct request *r, const struct db_stmt *stmt, bool writ
 	struct db_params p = {};
 
 	db_add_bytes(&p, r->name, strlen(r->name));
+	if (stmt == &show)
+		db_add_bool(&p, r->roles & ROLE_ADMIN);
 	request_query(r, stmt, &p, writes, got);
 }
 
@@ -33,8 +46,8 @@ static void unknown_service(struct request *r)
 
 static const struct db_stmt list = {
 	"api_services",
-	"select " AS_JSON " from twheel.service where service > $1 order by service limit $2",
-	{ PG_TEXT, PG_INT4 },
+	"select " AS_SHOWN " from twheel.service where service > $1 order by service limit $3",
+	{ PG_TEXT, PG_BOOL, PG_INT4 },
 };
 
 static void got_services(struct request *r, const PGresult *result)
@@ -58,13 +71,10 @@ static void get_services(struct request *r)
 	if (!request_number(r, "limit", 1, 1000, &r->limit))
 		return;
 	db_add_bytes(&p, after ? after->value : "", after ? after->len : 0);
+	db_add_bool(&p, r->roles & ROLE_ADMIN);
 	db_add_int4(&p, r->limit);
 	request_query(r, &list, &p, false, got_services);
 }
-
-static const struct db_stmt show = {
-	"api_service", "select " AS_JSON " from twheel.service where service = $1", { PG_TEXT },
-};
 
 static void got_service(struct request *r, const PGresult *result)
 {

@@ -90,7 +90,9 @@ create table twheel.service (
 				check (delivery in ('at_least_once', 'at_most_once')),
 	notify		boolean not null default true,	-- of a queue, when it gets rows
 	paused		boolean not null default false,
-	version		bigint not null default nextval('twheel.service_version')
+	version		bigint not null default nextval('twheel.service_version'),
+	constraint service_has_a_target_if_it_is_called
+		check (case kind when 'queue' then target = '' else target ~ '^https?://[^[:space:]]+$' end)
 );
 
 create sequence twheel.job_id;

@@ -797,6 +797,16 @@ def test_tokens():
     ok(error_is(node.ask("POST", "/v1/jobs/1/result", {"outcome": "done"},
                          {"Twheel-Token": "0" * 64}), 409, "not_running"),
        "a result needs its attempt's token alone")
+    path = "/v1/services/secret"
+    node.ask("PUT", path, {"kind": "http", "target": "http://127.0.0.1:1/",
+                           "headers": {"Authorization": "Bearer hush"}}, bearer("a"))
+    for token in tokens:
+        shown = node.ask("GET", path, None, bearer(token))[1]["headers"]["Authorization"]
+        ok((shown == "Bearer hush") == (token == "a"),
+           "%s is%s shown the headers of a service" % (tokens[token], "" if token == "a" else " not"),
+           shown)
+        listed = node.ask("GET", "/v1/services", None, bearer(token))[1]
+        ok(("hush" in str(listed)) == (token == "a"), "nor does a list show them to others")
     ok(node.ask("POST", "/v1/jobs", job(), bearer("s", Origin="http://x", Host="y"))[0] == 201,
        "with a token a request may come from anywhere")
     ok(node.stop() == 0, "a node with tokens ends well", node.log[-20:])

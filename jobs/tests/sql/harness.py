@@ -78,8 +78,9 @@ class Server:
         self.app = self.more("app")
         self.node = self.more("node")
         self.owner.rows("".join("delete from twheel.%s;" % table for table in TABLES))
-        self.owner.rows("insert into twheel.service (service, kind) values"
-                        " ('h', 'http'), ('other', 'http'), ('q', 'queue'), ('r', 'queue')")
+        self.owner.rows("insert into twheel.service (service, kind, target) values"
+                        " ('h', 'http', 'http://h/'), ('other', 'http', 'http://o/'),"
+                        " ('q', 'queue', ''), ('r', 'queue', '')")
 
     def service(self, name):
         return int(self.owner.value("select id from twheel.service where service = '%s'" % name))

@@ -96,8 +96,8 @@ def _(s):
             "update twheel.shard set owner = null",
             "delete from twheel.node",
             "select * from twheel.cluster",
-            "update twheel.service set target = 'x' where service = 'h'",
-            "insert into twheel.service (service, kind) values ('new', 'http')",
+            "update twheel.service set target = 'http://x' where service = 'h'",
+            "insert into twheel.service (service, kind) values ('new', 'queue')",
             "delete from twheel.service where service = 'new'",
             "select * from twheel.insert_jobs(array[1::smallint], array[%d], array[now()],"
             " array['k'], null, null, null, array[''::bytea])" % h,

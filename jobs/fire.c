@@ -147,9 +147,15 @@ static const struct db_stmt tell = {
 	.types = { PG_TEXT_A },
 };
 
-/** struct sent - a job of a batch; NULL once it was seen in the answer, and may be gone */
+/**
+ * struct sent - a job of a batch
+ * @id:         its
+ * @timeout_ms: of its service, as it was sent
+ * @job:        NULL once it was seen in the answer, and may be gone
+ */
 struct sent {
 	int64_t id;
+	uint32_t timeout_ms;
 	struct job *job;
 };
 
@@ -311,11 +317,16 @@ static int compare(const void *a, const void *b)
 	return (x->id > y->id) - (x->id < y->id);
 }
 
-/* Takes a job out of the batch. */
-static struct job *take(struct batch *b, int64_t id)
+static struct sent *find(struct batch *b, int64_t id)
 {
 	struct sent key = { .id = id };
-	struct sent *found = bsearch(&key, b->sent, b->nr, sizeof(*b->sent), compare);
+
+	return bsearch(&key, b->sent, b->nr, sizeof(*b->sent), compare);
+}
+
+/* Takes a job out of the batch. */
+static struct job *take(struct sent *found)
+{
 	struct job *job = found ? found->job : NULL;
 
 	if (!job)
@@ -339,9 +350,11 @@ void fire_note_late(struct node *n, int64_t late_us)
 /*
  * Sends it when the job is due; by the clock of the database, as of the answer to the mark. That
  * may have come late: nothing is sent any more when others may look for what came of it, which
- * is by the time that the mark gave, and that was given after the mark was sent.
+ * is by the time that the mark gave, and that was given after the mark was sent. How long the service
+ * gives a call may have changed since: it is what the mark was sent with that counts.
  */
-static void begin_call(struct node *n, const struct db_answer *a, int i, struct service *s)
+static void begin_call(struct node *n, const struct db_answer *a, int i, struct service *s,
+		       uint32_t timeout_ms)
 {
 	const PGresult *r = a->result;
 	struct call *c = xcalloc(1, sizeof(*c));
@@ -361,14 +374,15 @@ static void begin_call(struct node *n, const struct db_answer *a, int i, struct 
 	snprintf(c->token, sizeof(c->token), "%s", db_text(r, i, 8));
 	c->begin_ns = wait_us > 0 ? now_ns + wait_us * 1000 : now_ns;
 	c->deadline_ns = (c->begin_ns < last_ns ? c->begin_ns : last_ns) +
-			 s->timeout_ms * TWHEEL_MSEC;
+			 timeout_ms * TWHEEL_MSEC;
 	n->metrics.called++;
 	call_start(n, c);
 }
 
 static void done(struct node *n, struct batch *b, const struct db_answer *a, int i)
 {
-	struct job *job = take(b, db_int8(a->result, i, 1));
+	struct sent *sent = find(b, db_int8(a->result, i, 1));
+	struct job *job = take(sent);
 	struct service *s;
 
 	if (!job)
@@ -376,7 +390,7 @@ static void done(struct node *n, struct batch *b, const struct db_answer *a, int
 	s = service_by_id(n, job->service);
 	if (b->unlocked == &mark_unlocked) {
 		job->begun = false;
-		begin_call(n, a, i, s);
+		begin_call(n, a, i, s, sent->timeout_ms);
 	} else if (b->unlocked == &hand_unlocked) {
 		n->metrics.handed++;
 		fire_note_late(n, clock_us(n) - job->due_us);
@@ -387,7 +401,7 @@ static void done(struct node *n, struct batch *b, const struct db_answer *a, int
 
 static void still(struct node *n, struct batch *b, int64_t id)
 {
-	struct job *job = take(b, id);
+	struct job *job = take(find(b, id));
 
 	if (!job)
 		return;
@@ -486,7 +500,8 @@ static void send_batch(struct node *n, struct batch *b)
 		pg_array_int8(&ids, b->sent[i].id);
 		pg_array_int8(&dues, b->sent[i].job->due_us);
 		pg_array_int2(&shards, b->sent[i].job->shard);
-		pg_array_int4(&timeouts, s ? s->timeout_ms : 0);
+		b->sent[i].timeout_ms = s ? s->timeout_ms : 0;
+		pg_array_int4(&timeouts, b->sent[i].timeout_ms);
 	}
 	db_add_array(&p, &ids, PG_INT8);
 	db_add_array(&p, &dues, PG_TIMESTAMPTZ);
@@ -515,7 +530,7 @@ static void flush(struct node *n, struct list *list, const struct db_stmt *stmt,
 		list_del(&job->link);
 		job->busy = true;
 		bytes += job->bytes;
-		b->sent[b->nr++] = (struct sent){ job->id, job };
+		b->sent[b->nr++] = (struct sent){ .id = job->id, .job = job };
 	}
 	qsort(b->sent, b->nr, sizeof(*b->sent), compare);
 	send_batch(n, b);

@@ -29,7 +29,8 @@
 
 /* What every connection sets; numbers without a unit are milliseconds. */
 #define OPTIONS "-c synchronous_commit=on -c jit=off -c statement_timeout=10000 " \
-	"-c idle_in_transaction_session_timeout=3000 -c TimeZone=UTC"
+	"-c idle_in_transaction_session_timeout=3000 -c TimeZone=UTC " \
+	"-c standard_conforming_strings=on -c default_transaction_isolation=read\\ committed"
 
 struct db_req {
 	struct db_req *next;

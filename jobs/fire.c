@@ -10,6 +10,7 @@
  *     told by the snapshot, where a row that is locked is looked at again.)
  *   - matches "due" as it was seen: a job that was pushed later does not fire at its old time
  *   - matches state 0: what is being called is not called again
+ *   - matches shard and service, which never change, but which a notification told (lease.c)
  *   - asks the clock of the database: what this node thinks of it decides only when it is sent
  *
  * A job of a queue is thereby deleted and its row in the queue made, at one time or not at all.
@@ -66,14 +67,15 @@
 	"on s.shard = u.shard and s.fence = u.fence where s.owner = $1 " \
 	"order by s.shard for share of s), "
 #define JOBS \
-	"u as materialized (select u.* from unnest($4, $5, $6, $7) u(id, due, shard, timeout_ms) " \
-	"where shard in (select shard from h)), "
+	"u as materialized (select u.* from unnest($4, $5, $6, $7, $8) " \
+	"u(id, due, shard, timeout_ms, service) where shard in (select shard from h)), "
 #define UNLOCKED_JOBS \
-	"u as materialized (select u.* from unnest($4, $5, $6, $7) u(id, due, shard, timeout_ms) " \
-	"join twheel.job j on j.id = u.id where u.shard in (select shard from h) " \
+	"u as materialized (select u.* from unnest($4, $5, $6, $7, $8) " \
+	"u(id, due, shard, timeout_ms, service) join twheel.job j on j.id = u.id where u.shard in (select shard from h) " \
 	"order by u.id for update of j skip locked), "
 #define AS_SEEN \
-	"j.id = u.id and (j.due = u.due) is true and j.state + 0 = 0 "
+	"j.id = u.id and (j.due = u.due) is true and j.state + 0 = 0 " \
+	"and j.shard + 0 = u.shard and j.service + 0 = u.service "
 #define IN_ORDER \
 	"and (j.order_key is null or not exists (select from twheel.job p " \
 	"where p.order_key = j.order_key and p.service = j.service and p.id <> j.id " \
@@ -88,8 +90,8 @@ enum { ROW_HELD, ROW_DONE, ROW_STILL };
 #define HELD_ROW \
 	"select 0, null::int8, (select string_agg(set_byte('\\x00'::bytea, 0, shard + 1), '') from h)"
 #define STILL_ROWS(done) \
-	" union all select 2, u.id, null" done " from unnest($4, $5) u(id, due) " \
-	"where u.id not in (select id from d) " \
+	" union all select 2, u.id, null" done " from unnest($4, $5, $6, $8) " \
+	"u(id, due, shard, service) where u.id not in (select id from d) " \
 	"and exists (select from twheel.job j where " AS_SEEN ")"
 
 #define HAND \
@@ -112,7 +114,8 @@ enum { ROW_HELD, ROW_DONE, ROW_STILL };
 	"twheel.token(id, attempt), clock_timestamp() from d" \
 	STILL_ROWS(", null, null, null, null, null, null, null")
 
-#define TYPES { PG_UUID, PG_INT2_A, PG_INT8_A, PG_INT8_A, PG_TIMESTAMPTZ_A, PG_INT2_A, PG_INT4_A }
+#define TYPES { PG_UUID, PG_INT2_A, PG_INT8_A, PG_INT8_A, PG_TIMESTAMPTZ_A, PG_INT2_A, PG_INT4_A, \
+		PG_INT4_A }
 
 static const struct db_stmt hand = {
 	.name = "hand", .sql = HELD JOBS HAND, .types = TYPES,
@@ -489,7 +492,7 @@ static void answered(void *arg, const struct db_answer *a)
 
 static void send_batch(struct node *n, struct batch *b)
 {
-	struct pg_array ids = {}, dues = {}, shards = {}, timeouts = {};
+	struct pg_array ids = {}, dues = {}, shards = {}, timeouts = {}, services = {};
 	struct db_params p = {};
 	struct service *s;
 	uint32_t i;
@@ -502,11 +505,13 @@ static void send_batch(struct node *n, struct batch *b)
 		pg_array_int2(&shards, b->sent[i].job->shard);
 		b->sent[i].timeout_ms = s ? s->timeout_ms : 0;
 		pg_array_int4(&timeouts, b->sent[i].timeout_ms);
+		pg_array_int4(&services, b->sent[i].job->service);
 	}
 	db_add_array(&p, &ids, PG_INT8);
 	db_add_array(&p, &dues, PG_TIMESTAMPTZ);
 	db_add_array(&p, &shards, PG_INT2);
 	db_add_array(&p, &timeouts, PG_INT4);
+	db_add_array(&p, &services, PG_INT4);
 	db_query(&n->fire.db, b->stmt, &p, answered, b);
 }
 

@@ -27,6 +27,10 @@
  * What is in memory is what was seen, not what is: a batch does nothing about a row that is
  * not as it was (fire.c). So a job that is seen again though it is gone, or at an old time by
  * an older snapshot, costs a look-up and nothing else.
+ *
+ * Any login of the database may send notifications. So what is heard takes the place of nothing
+ * that was read, which may be due since long and would not be read again; and there is room for
+ * what is read. In doubt a look tells.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -39,6 +43,7 @@
 #define SLOP_US		2000000
 #define MIN_PAUSE_NS	(20 * TWHEEL_MSEC)
 #define FIRST_BUCKETS	1024
+#define MAX_SLACK_MS	3600000
 
 /* There is one in a process; to have it in each of some million jobs would take megabytes. */
 static struct node *owner;
@@ -257,14 +262,37 @@ static bool is_full(const struct node *n)
 	return n->horizon.nr_jobs >= n->config->max_in_memory;
 }
 
+static bool is_same(const struct job *job, const struct job *row)
+{
+	return job->due_us == row->due_us && job->state == row->state &&
+	       job->shard == row->shard && job->service == row->service &&
+	       job->slack_ms == row->slack_ms;
+}
+
+void horizon_hear(struct node *n, const struct job *row)
+{
+	struct job *job = horizon_find(n, row->id);
+	struct service *s = service_by_id(n, row->service);
+
+	if (!lease_owns(n, row->shard) || (job && is_same(job, row)))
+		return;
+	if (job || !s || s->gone || row->slack_ms < 0 || row->slack_ms > MAX_SLACK_MS ||
+	    n->horizon.nr_jobs >= n->config->max_in_memory / 2)
+		horizon_look(n);
+	else
+		horizon_know(n, row);
+}
+
 void horizon_know(struct node *n, const struct job *row)
 {
 	struct job *job = horizon_find(n, row->id);
 
 	if (!lease_owns(n, row->shard) || row->due_us == PG_INFINITY)
 		return;
-	if (job && job->due_us == row->due_us && job->state == row->state)
+	if (job && is_same(job, row)) {
+		job->bytes = row->bytes;
 		return;
+	}
 	if (job)
 		horizon_drop(n, job);
 	/* What is due later is found later. */

@@ -708,8 +708,9 @@ static void hear_job(struct node *n, const char *payload)
 	if (!lease_owns(n, shard))
 		return;
 	row.shard = shard;
-	row.due_us -= PG_EPOCH_US;
-	horizon_know(n, &row);
+	if (__builtin_sub_overflow(row.due_us, PG_EPOCH_US, &row.due_us))
+		return;
+	horizon_hear(n, &row);
 }
 
 static void lease_notify(void *arg, const char *channel, const char *payload)

@@ -325,6 +325,9 @@ void horizon_forget(struct node *n);
  */
 void horizon_know(struct node *n, const struct job *row);
 
+/* The same of what a notification says, by whomever. */
+void horizon_hear(struct node *n, const struct job *row);
+
 /* Its row is gone, or is not what it was. */
 void horizon_drop(struct node *n, struct job *job);
 

@@ -997,6 +997,30 @@ void calls_close(struct node *n)
 	n->calls.nr = 0;
 }
 
+static bool is_among(const struct list *head, int64_t id)
+{
+	const struct list *l;
+
+	for (l = head->next; l != head; l = l->next)
+		if (TWHEEL_CONTAINER(l, const struct exchange, link)->call->id == id)
+			return true;
+	return false;
+}
+
+bool call_is_under_way(const struct node *n, int64_t id)
+{
+	const struct calls_curl *curl = n->calls.curl;
+	unsigned int i;
+
+	if (is_among(&curl->active, id) || is_among(&curl->waiting, id) ||
+	    is_among(&curl->ended, id))
+		return true;
+	for (i = 0; i < NR_LANES && curl->nr_held; i++)
+		if (is_among(&curl->lanes[i].held, id))
+			return true;
+	return false;
+}
+
 static void begin_or_hold(struct exchange *x)
 {
 	struct lane *lane = lane_of(x);

@@ -541,12 +541,21 @@ static void flush(struct node *n, struct list *list, const struct db_stmt *stmt,
 	send_batch(n, b);
 }
 
+/*
+ * A call of this node ends by a clock that is not set; if it is over by the database's it may be
+ * that this one was, by an hour: what comes of it is told soon.
+ */
 static void flush_over(struct node *n)
 {
 	struct job *job;
 
 	while (!list_is_empty(&n->fire.over)) {
 		job = TWHEEL_CONTAINER(n->fire.over.next, struct job, link);
+		if (job->state == JOB_RUNNING && call_is_under_way(n, job->id)) {
+			list_del(&job->link);
+			try_again(n, job, TWHEEL_SEC);
+			continue;
+		}
 		n->metrics.overdue++;
 		finish_overdue(n, job);
 		horizon_drop(n, job);

@@ -448,6 +448,9 @@ void calls_close(struct node *n);	/* ends all, without telling anybody */
  */
 void call_start(struct node *n, struct call *call);
 
+/* Whether this node calls for that job. It goes through all calls: for what is rare. */
+bool call_is_under_way(const struct node *n, int64_t id);
+
 /* ----------------------------------------------------------------- finish.c */
 
 enum outcome {

@@ -94,6 +94,7 @@ static void add(struct node *n, const struct result *result)
 		f->first = r;
 	f->last = r;
 	f->nr++;
+	f->added++;
 }
 
 static void count(struct node *n, const struct result *r)

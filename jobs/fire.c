@@ -545,17 +545,38 @@ static void flush(struct node *n, struct list *list, const struct db_stmt *stmt,
  * A call of this node ends by a clock that is not set; if it is over by the database's it may be
  * that this one was, by an hour: what comes of it is told soon.
  */
-static void flush_over(struct node *n)
+static void give_up(struct node *n)
 {
+	struct list *over = &n->fire.over;
 	struct job *job;
 
-	while (!list_is_empty(&n->fire.over)) {
-		job = TWHEEL_CONTAINER(n->fire.over.next, struct job, link);
-		if (job->state == JOB_RUNNING && call_is_under_way(n, job->id)) {
-			list_del(&job->link);
+	while (!list_is_empty(over)) {
+		job = TWHEEL_CONTAINER(over->next, struct job, link);
+		list_del(&job->link);
+		if (job->state == JOB_RUNNING && call_is_under_way(n, job->id))
 			try_again(n, job, TWHEEL_SEC);
-			continue;
-		}
+		else
+			list_add_tail(&n->fire.given_up, &job->link);
+	}
+}
+
+/*
+ * What came of it may be known here, and wait to be recorded, for as long as the database does
+ * not answer: that there is none is told only when all is recorded that was there before.
+ */
+static void flush_over(struct node *n)
+{
+	struct fire *f = &n->fire;
+	struct job *job;
+
+	if (list_is_empty(&f->given_up)) {
+		give_up(n);
+		f->given_up_after = n->finish.added;
+	}
+	if (n->finish.added - n->finish.nr < f->given_up_after)
+		return;
+	while (!list_is_empty(&f->given_up)) {
+		job = TWHEEL_CONTAINER(f->given_up.next, struct job, link);
 		n->metrics.overdue++;
 		finish_overdue(n, job);
 		horizon_drop(n, job);
@@ -582,6 +603,7 @@ void fire_open(struct node *n)
 	list_init(&f->queue);
 	list_init(&f->mark);
 	list_init(&f->over);
+	list_init(&f->given_up);
 	list_init(&f->park);
 	list_init(&f->unknown);
 	f->db = (struct db){

@@ -350,6 +350,8 @@ struct fire {
 	struct list queue;	/* to be handed over */
 	struct list mark;	/* to be called */
 	struct list over;	/* running or accepted, and the time for that is over */
+	struct list given_up;	/* of those */
+	uint64_t given_up_after;	/* so many results are recorded */
 	struct list park;	/* of a paused service */
 	struct list unknown;	/* of a service that is not known */
 };
@@ -491,12 +493,14 @@ struct result {
  * @last:  of those; NULL if there is none
  * @sent:  in a statement that is under way
  * @nr:    how many there are of both
+ * @added: how many there ever were; they are recorded in that order
  * @timer: armed while one waits after a failure
  */
 struct finish {
 	struct db db;
 	struct result *first, *last, *sent;
 	unsigned int nr;
+	uint64_t added;
 	struct twheel_timer timer;
 };
 

@@ -71,7 +71,8 @@
 	"u(id, due, shard, timeout_ms, service) where shard in (select shard from h)), "
 #define UNLOCKED_JOBS \
 	"u as materialized (select u.* from unnest($4, $5, $6, $7, $8) " \
-	"u(id, due, shard, timeout_ms, service) join twheel.job j on j.id = u.id where u.shard in (select shard from h) " \
+	"u(id, due, shard, timeout_ms, service) join twheel.job j on j.id = u.id " \
+	"where u.shard in (select shard from h) " \
 	"order by u.id for update of j skip locked), "
 #define AS_SEEN \
 	"j.id = u.id and (j.due = u.due) is true and j.state + 0 = 0 " \
@@ -353,8 +354,8 @@ void fire_note_late(struct node *n, int64_t late_us)
 /*
  * Sends it when the job is due; by the clock of the database, as of the answer to the mark. That
  * may have come late: nothing is sent any more when others may look for what came of it, which
- * is by the time that the mark gave, and that was given after the mark was sent. How long the service
- * gives a call may have changed since: it is what the mark was sent with that counts.
+ * is by the time that the mark gave, and that was given after the mark was sent. How long the
+ * service gives a call may have changed since: it is what the mark was sent with that counts.
  */
 static void begin_call(struct node *n, const struct db_answer *a, int i, struct service *s,
 		       uint32_t timeout_ms)

@@ -224,7 +224,6 @@ static void wait_for_turn(struct node *n, struct job *job, struct service *s)
 	list_add_tail(&s->waiting, &job->link);
 }
 
-/* Not more than one step each: a service that may not begin more keeps what is due. */
 static void sort(struct node *n, struct job *job, struct service *s)
 {
 	if (s->paused)
@@ -257,16 +256,19 @@ void fire_job(struct node *n, struct job *job)
 		wait_for_service(n, job, s);
 }
 
+/* Those that are not known still stay: to ask for them again here would never end. */
 void fire_known(struct node *n)
 {
-	struct list *head = &n->fire.unknown, *last = head->prev, *at;
-	bool end = list_is_empty(head);
+	struct list *head = &n->fire.unknown, *at, *next;
+	struct service *s;
 	struct job *job;
 
-	while (!end) {
-		at = head->next;
-		end = at == last;
+	for (at = head->next; at != head; at = next) {
+		next = at->next;
 		job = TWHEEL_CONTAINER(at, struct job, link);
+		s = service_by_id(n, job->service);
+		if (!s || s->gone)
+			continue;
 		list_del(at);
 		fire_job(n, job);
 	}

@@ -23,6 +23,9 @@ enum {
 
 #define DB_MAX_PARAMS	16
 
+/* For db.options: tables that were empty a moment ago have no statistics to go by. */
+#define DB_BY_INDEX	"-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off"
+
 /**
  * struct db_stmt - a statement, static; prepared on a connection when it is first used there
  * @name:  of at most 60 characters

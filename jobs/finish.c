@@ -191,16 +191,7 @@ static void go_on(struct node *n, const PGresult *r)
 	int i;
 
 	for (i = 0; i < PQntuples(r); i++) {
-		row = (struct job){
-			.id = db_int8(r, i, 0),
-			.shard = db_int(r, i, 1),
-			.due_us = db_int8(r, i, 2),
-			.service = db_int(r, i, 3),
-			.state = db_int(r, i, 4),
-			.attempt = db_int(r, i, 5),
-			.slack_ms = db_int(r, i, 6),
-			.bytes = db_int(r, i, 7),
-		};
+		row = horizon_row(r, i);
 		job = horizon_find(n, row.id);
 		/* It waits for some ms more each time that it could not begin. */
 		if (db_bool(r, i, 8) && job && job->tries && !job->busy)
@@ -317,7 +308,7 @@ void finish_open(struct node *n)
 		.loop = &n->loop,
 		.conninfo = n->config->database,
 		.node = n->lease.text,
-		.options = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off",
+		.options = DB_BY_INDEX,
 		.arg = n,
 	};
 	db_open(&f->db);

@@ -614,8 +614,7 @@ void fire_open(struct node *n)
 		.loop = &n->loop,
 		.conninfo = n->config->database,
 		.node = n->lease.text,
-		.options = "-c lock_timeout=50ms -c enable_seqscan=off -c enable_hashjoin=off "
-			   "-c enable_mergejoin=off",
+		.options = "-c lock_timeout=50ms " DB_BY_INDEX,
 		.arg = n,
 	};
 	db_open(&f->db);

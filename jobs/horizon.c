@@ -59,7 +59,7 @@ static const struct db_stmt snapshot = {
  */
 static const struct db_stmt page = {
 	.name = "page",
-	.sql = "select j.shard, j.id, j.due, j.service, j.state, j.attempt, j.slack_ms, "
+	.sql = "select j.id, j.shard, j.due, j.service, j.state::int4, j.attempt, j.slack_ms, "
 	       "octet_length(j.payload) "
 	       "from unnest($1, $2, $3) c(shard, due, id) cross join lateral ("
 	       "select * from twheel.job j where j.shard = c.shard "
@@ -283,6 +283,20 @@ void horizon_hear(struct node *n, const struct job *row)
 		horizon_know(n, row);
 }
 
+struct job horizon_row(const PGresult *r, int row)
+{
+	return (struct job){
+		.id = db_int8(r, row, 0),
+		.shard = db_int(r, row, 1),
+		.due_us = db_int8(r, row, 2),
+		.service = db_int(r, row, 3),
+		.state = db_int(r, row, 4),
+		.attempt = db_int(r, row, 5),
+		.slack_ms = db_int(r, row, 6),
+		.bytes = db_int(r, row, 7),
+	};
+}
+
 void horizon_know(struct node *n, const struct job *row)
 {
 	struct job *job = horizon_find(n, row->id);
@@ -393,16 +407,7 @@ static void got_page(void *arg, const struct db_answer *a)
 		return;
 	}
 	for (i = 0; i < PQntuples(r); i++) {
-		row = (struct job){
-			.shard = db_int(r, i, 0),
-			.id = db_int8(r, i, 1),
-			.due_us = db_int8(r, i, 2),
-			.service = db_int(r, i, 3),
-			.state = db_int(r, i, 4),
-			.attempt = db_int(r, i, 5),
-			.slack_ms = db_int(r, i, 6),
-			.bytes = db_int(r, i, 7),
-		};
+		row = horizon_row(r, i);
 		c = &l->cursors[row.shard];
 		c->due_us = row.due_us;
 		c->id = row.id;
@@ -567,7 +572,7 @@ void horizon_open(struct node *n)
 		.loop = &n->loop,
 		.conninfo = n->config->database,
 		.node = n->lease.text,
-		.options = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off",
+		.options = DB_BY_INDEX,
 		.arg = n,
 	};
 	db_open(&h->db);

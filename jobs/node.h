@@ -325,6 +325,9 @@ void horizon_forget(struct node *n);
  */
 void horizon_know(struct node *n, const struct job *row);
 
+/* Of the columns id, shard, due, service, state, attempt, slack_ms, bytes. */
+struct job horizon_row(const PGresult *r, int row);
+
 /* The same of what a notification says, by whomever. */
 void horizon_hear(struct node *n, const struct job *row);
 

@@ -332,16 +332,17 @@ static bool read_rest(int fd, struct tw_bitmap *seen, __u64 *records)
  * How often the wheel was woken by its clock and did all that there was to do. A pass that
  * used up its budget is not counted: it had work, and there is only so much of that.
  */
-static __u64 passes(int fd)
+static __s64 passes(int fd)
 {
 	struct twheel_stats stats;
 
-	return tw_stats(fd, &stats) ? TW_POISON64 : stats.wakeups - stats.continued;
+	return tw_stats(fd, &stats) ? (__s64)TW_S64_MAX : stats.wakeups - stats.continued;
 }
 
-static __u64 passes_within(int fd, unsigned int ms)
+/* -1 if one had begun before that used up its budget, and none came after it. */
+static __s64 passes_within(int fd, unsigned int ms)
 {
-	__u64 before = passes(fd);
+	__s64 before = passes(fd);
 
 	tw_sleep_ms(ms);
 	return passes(fd) - before;
@@ -358,7 +359,8 @@ static void pause_us(__u64 us)
 /* The clock alone makes them due and takes that back: it is no matter how long arming took. */
 TEST_F(step, back_amid_a_flood_wakes_nobody_before_its_time)
 {
-	__u64 seed = 1, i, before;
+	__u64 seed = 1, i;
+	__s64 before;
 
 	for (i = 0; i < FLOODS; i++) {
 		self->records = 0;
@@ -453,7 +455,7 @@ TEST_F(step, to_and_fro_amid_floods_loses_nothing_and_wakes_nobody_for_nothing)
 		ASSERT_FALSE(s.failed);
 		ASSERT_TRUE(tw_pulses_beat(&self->pulses));
 	}
-	EXPECT_GE(SPURIOUS * (FLOODS + s.steps), passes(self->fd));
+	EXPECT_GE((__s64)(SPURIOUS * (FLOODS + s.steps)), passes(self->fd));
 	EXPECT_EQ(TWHEEL_NEVER, tw_counter(self->fd, "next_wake_ns"));
 }
 

@@ -143,7 +143,7 @@ static void tw_device_settle(struct twheel *w)
 	(void)w;
 }
 
-static int tw_device_take(struct twheel *w, uint32_t *slots, uint32_t max)
+static int tw_device_take(struct twheel *w, uint32_t *slots, uint32_t max, uint64_t *now_ns)
 {
 	struct tw_device *d = w->private;
 	ssize_t i, nr;
@@ -151,6 +151,7 @@ static int tw_device_take(struct twheel *w, uint32_t *slots, uint32_t max)
 
 	w->counts.syscalls++;
 	nr = read(w->fd, d->events, max * sizeof(*d->events));
+	*now_ns = twheel_now(w);
 	if (nr < 0)
 		return errno == EAGAIN ? 0 : -errno;
 	nr /= sizeof(*d->events);

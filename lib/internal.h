@@ -116,7 +116,7 @@ struct tw_op {
  *           done, or a negative errno if none
  * @settle:  all was sent that is to be: w->fd is to be readable when it should be
  * @take:    takes expiries, TW_BATCH at most: their slots, which are parked from then on.
- *           How many, or a negative errno
+ *           How many, or a negative errno. *@now_ns is a time by which they had expired
  * @next:    the instant at which w->fd gets readable by itself
  * @advance: moves the manual clock. 0 or a negative errno
  */
@@ -127,7 +127,7 @@ struct tw_backend {
 	int (*add)(struct twheel *w, uint32_t *slots, uint32_t nr);
 	int (*send)(struct twheel *w, const struct tw_op *ops, uint32_t nr);
 	void (*settle)(struct twheel *w);
-	int (*take)(struct twheel *w, uint32_t *slots, uint32_t max);
+	int (*take)(struct twheel *w, uint32_t *slots, uint32_t max, uint64_t *now_ns);
 	uint64_t (*next)(struct twheel *w);
 	int (*advance)(struct twheel *w, uint64_t to_ns);
 };
@@ -227,7 +227,7 @@ bool tw_slots_must_send(const struct twheel *w, const struct twheel_timer *t);
 int tw_slots_flush(struct twheel *w);
 int tw_slots_send(struct twheel *w, const struct twheel_timer *t);
 int tw_slots_tidy(struct twheel *w);
-int tw_slots_take(struct twheel *w, uint64_t now_ns, uint32_t max);
+int tw_slots_take(struct twheel *w, uint32_t max, uint64_t *now_ns);
 bool tw_slots_look(struct twheel *w, struct twheel_timer **t);
 
 #endif /* LIBTWHEEL_INTERNAL_H */

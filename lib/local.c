@@ -254,15 +254,15 @@ static void tw_local_settle(struct twheel *w)
 	l->wake_ns = wake_ns;
 }
 
-static int tw_local_take(struct twheel *w, uint32_t *slots, uint32_t max)
+static int tw_local_take(struct twheel *w, uint32_t *slots, uint32_t max, uint64_t *now_ns)
 {
 	struct tw_local *l = w->private;
-	uint64_t now_ns = twheel_now(w);
 	uint32_t nr = 0;
 
+	*now_ns = twheel_now(w);
 	while (nr < max) {
 		if (!l->ready.first)
-			tw_expire(w, l, now_ns, false);
+			tw_expire(w, l, *now_ns, false);
 		if (!l->ready.first)
 			break;
 		slots[nr++] = l->ready.first;
@@ -272,7 +272,7 @@ static int tw_local_take(struct twheel *w, uint32_t *slots, uint32_t max)
 	 * What was set for a time that has passed has fired, and is to be set anew. So it may
 	 * have if there is nothing: the clock may have been set back since.
 	 */
-	if (l->wake_ns != TWHEEL_NEVER && (l->wake_ns <= now_ns || (!nr && tw_can_be_set(w))))
+	if (l->wake_ns != TWHEEL_NEVER && (l->wake_ns <= *now_ns || (!nr && tw_can_be_set(w))))
 		l->wake_ns = 0;
 	return nr;
 }

@@ -454,21 +454,21 @@ static int tw_take_unsent(struct twheel *w, uint64_t now_ns, int max)
 /**
  * tw_slots_take() - take what is due, and what has expired in the back end
  * @w:      the wheel
- * @now_ns: the time
  * @max:    at most so many, TW_BATCH at most
+ * @now_ns: out: the time, by which all of them were due
  *
  * All are taken before any is looked at: to move or to release a timer takes its slot off
  * the list of those, and it may be another timer's by then.
  *
  * Return: how many, or a negative errno.
  */
-int tw_slots_take(struct twheel *w, uint64_t now_ns, uint32_t max)
+int tw_slots_take(struct twheel *w, uint32_t max, uint64_t *now_ns)
 {
 	struct twheel_timer *t;
 	uint32_t slots[TW_BATCH];
 	int i, nr;
 
-	nr = w->backend->take(w, slots, max);
+	nr = w->backend->take(w, slots, max, now_ns);
 	for (i = 0; i < nr; i++)
 		prefetchw(tw_slot(w, slots[i]));
 	for (i = 0; i < nr; i++) {
@@ -482,7 +482,7 @@ int tw_slots_take(struct twheel *w, uint64_t now_ns, uint32_t max)
 		if (t)
 			t->report_by_ns = TWHEEL_NEVER;
 	}
-	return nr < 0 ? nr : nr + tw_take_unsent(w, now_ns, max - nr);
+	return nr < 0 ? nr : nr + tw_take_unsent(w, *now_ns, max - nr);
 }
 
 /**

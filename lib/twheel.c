@@ -331,9 +331,8 @@ static void tw_call(struct twheel *w, struct twheel_timer *t, uint64_t now_ns)
 }
 
 /* Looks at what was taken. How many functions were called, @max at most. */
-static int tw_call_due(struct twheel *w, int max)
+static int tw_call_due(struct twheel *w, int max, uint64_t now_ns)
 {
-	uint64_t now_ns = twheel_now(w);
 	struct twheel_timer *t;
 	int called = 0;
 
@@ -354,15 +353,20 @@ static int tw_call_due(struct twheel *w, int max)
 static int tw_dispatch(struct twheel *w, int max)
 {
 	uint32_t want, budget = w->nr_held + 1;
-	int nr, ret = 0, called = tw_call_due(w, max);
+	int nr, ret = 0, called = 0;
+	uint64_t now_ns;
 
+	/* What an earlier dispatch left, or one that this is a part of. */
+	if (w->lists[TW_REPORTED].nr)
+		called = tw_call_due(w, max, twheel_now(w));
 	do {
 		want = min(min(TW_BATCH, budget), (uint32_t)(max - called));
-		nr = want && !w->closed ? tw_slots_take(w, twheel_now(w), want) : 0;
+		nr = want && !w->closed ? tw_slots_take(w, want, &now_ns) : 0;
 		if (nr < 0)
 			return nr;
 		budget -= nr;
-		called += tw_call_due(w, max - called);
+		if (nr)
+			called += tw_call_due(w, max - called, now_ns);
 		if (!w->closed)
 			ret = tw_slots_tidy(w);
 	} while (!ret && want && (uint32_t)nr == want);

@@ -146,7 +146,7 @@ extern const struct peer uring_peer;
 extern const struct peer libevent_peer;
 extern const struct peer libev_peer;
 extern const struct peer libuv_peer;
-extern const struct peer bare_peer;
+extern const struct peer bare_peers[];
 
 struct twheel_op;
 

@@ -123,7 +123,8 @@ static void collect_peers(void)
 #ifdef HAVE_libuv
 	peers[peers_nr++] = &libuv_peer;
 #endif
-	peers[peers_nr++] = &bare_peer;
+	for (p = bare_peers; p->name; p++)
+		peers[peers_nr++] = p;
 	peers_wanted = (1U << peers_nr) - 1;
 }
 

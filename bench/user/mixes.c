@@ -13,7 +13,8 @@
  *
  * Operations of the program are to arm, to push later and to cancel, and the expiries of
  * pacing. The time they take is that of the turns, the driver included: "no-timers" tells
- * what is to be taken off. What comes in interrupts while the program sleeps is not in it.
+ * what is to be taken off, and "one-line" what the cache misses of the program's own timers
+ * take. What comes in interrupts while the program sleeps is not in it.
  * Where time stands still while the program runs (config.tsc_khz) it is told by the
  * processor's own counter; elsewhere it is the CPU time of the process.
  *
@@ -343,10 +344,18 @@ void measure_mixes(const struct peer *p)
 		pacing(p);
 }
 
-/* The program without timers, which is told of as many expiries for all that. */
+/*
+ * The program without timers, which is told of as many expiries for all that; and with a
+ * cache line for each that is looked at and written when it is armed or pushed later, and
+ * nothing else: the least that a timer of a connection's own can take.
+ */
 static struct {
 	struct pollfd fd;
 	__u32 paced;
+	__u32 earlier;		/* moved to an earlier time: what looking is for */
+	struct line {
+		_Alignas(64) __u64 deadline_ns;
+	} *lines;
 } bare;
 
 static bool bare_open(const struct peer *p, __u32 n)
@@ -356,12 +365,25 @@ static bool bare_open(const struct peer *p, __u32 n)
 	bare.fd.fd = eventfd(0, EFD_CLOEXEC);
 	bare.fd.events = POLLIN;
 	bare.paced = 0;
+	bare.lines = NULL;
 	return bare.fd.fd >= 0;
+}
+
+static bool line_open(const struct peer *p, __u32 n)
+{
+	if (!bare_open(p, n))
+		return false;
+	bare.lines = aligned_alloc(sizeof(*bare.lines), n * sizeof(*bare.lines));
+	if (!bare.lines)
+		err(1, "memory");
+	memset(bare.lines, 0, n * sizeof(*bare.lines));
+	return true;
 }
 
 static void bare_close(void)
 {
 	close(bare.fd.fd);
+	free(bare.lines);
 }
 
 static void bare_turn(void (*work)(void))
@@ -377,9 +399,14 @@ static void bare_turn(void (*work)(void))
 
 static void bare_after(const __u32 *idx, __u64 delay, __u32 n)
 {
-	(void)idx;
-	(void)delay;
-	(void)n;
+	__u64 deadline_ns = mix.step * STEP + delay;
+	__u32 k;
+
+	for (k = 0; bare.lines && k < n; k++) {
+		if (bare.lines[idx[k]].deadline_ns > deadline_ns)
+			bare.earlier++;
+		bare.lines[idx[k]].deadline_ns = deadline_ns;
+	}
 }
 
 static void bare_every(const __u32 *idx, __u64 period, __u32 n)
@@ -396,16 +423,23 @@ static __u32 bare_cancel(const __u32 *idx, const __u64 *when, __u32 n)
 	return n;
 }
 
-const struct peer bare_peer = {
-	.name = "no-timers",
-	.groups = GROUP_MIXES,
-	.batch = 1,
-	.step = 1,
-	.in_process = true,
-	.open = bare_open,
-	.cancel = bare_cancel,
-	.turn = bare_turn,
-	.after = bare_after,
-	.every = bare_every,
-	.close = bare_close,
+#define BARE(which, how)		\
+	{				\
+		.name = (which),	\
+		.groups = GROUP_MIXES,	\
+		.batch = 1,		\
+		.step = 1,		\
+		.in_process = true,	\
+		.open = (how),		\
+		.cancel = bare_cancel,	\
+		.turn = bare_turn,	\
+		.after = bare_after,	\
+		.every = bare_every,	\
+		.close = bare_close,	\
+	}
+
+const struct peer bare_peers[] = {
+	BARE("no-timers", bare_open),
+	BARE("one-line", line_open),
+	{ },
 };

@@ -49,7 +49,7 @@ def free_port():
 
 
 class Proxy:
-    """Between a node and PostgreSQL. "up" is what the node sends, "down" what it gets; what is
+    """Between a node and PostgreSQL, of which to() tells the socket. "up" is what the node sends, "down" what it gets; what is
     stalled waits in buffers. only(startup message) chooses connections."""
 
     def __init__(self, path, to):
@@ -72,7 +72,7 @@ class Proxy:
                 return
             far = socket.socket(socket.AF_UNIX)
             try:
-                far.connect(self.to)
+                far.connect(self.to())
             except OSError:
                 near.close()
                 far.close()
@@ -125,13 +125,16 @@ class Proxy:
 
 
 class Node:
-    def __init__(self, cluster, name, options=()):
+    """"env" is what its environment has besides; without "conninfo" it has a proxy."""
+
+    def __init__(self, cluster, name, options=(), env=(), conninfo=None, twheeld=TWHEELD):
         self.cluster, self.name, self.options = cluster, name, options
+        self.env, self.twheeld = dict(env), twheeld
         folder = os.path.join(cluster.folder, name)
         os.mkdir(folder)
         self.proxy = Proxy(os.path.join(folder, ".s.PGSQL.5432"),
-                           os.path.join(cluster.folder, "pg", ".s.PGSQL.5432"))
-        self.conninfo = "host=%s port=5432 user=postgres dbname=postgres" % folder
+                           lambda: os.path.join(cluster.pg, ".s.PGSQL.5432"))
+        self.conninfo = conninfo or "host=%s port=5432 user=postgres dbname=postgres" % folder
         self.port = free_port()
         self.log = os.path.join(cluster.folder, name + ".log")
         self.process = None
@@ -139,10 +142,21 @@ class Node:
     def start(self):
         options = ["database=" + self.conninfo, "name=" + self.name, "backend=local",
                    "listen=127.0.0.1:%d" % self.port, *self.options]
-        args = [TWHEELD] + [arg for o in options for arg in ("-o", o)]
+        args = [self.twheeld] + [arg for o in options for arg in ("-o", o)]
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(args, stdout=log, stderr=log)
+            self.process = subprocess.Popen(args, stdout=log, stderr=log,
+                                            env=dict(os.environ, **self.env))
         return self
+
+    def backend(self, what):
+        """Process of its connection for that: lease, fire, look, finish, service, submit."""
+        return int(self.cluster.sql(
+            "select pid from pg_stat_activity a, twheel.node n where n.name = '%s' and "
+            "a.application_name = 'twheeld ' || n.node || ' %s'" % (self.name, what)))
+
+    def uuid(self):
+        return self.cluster.sql("select node from twheel.node where name = '%s' "
+                                "order by started desc limit 1" % self.name)
 
     def signal(self, number):
         self.process.send_signal(number)
@@ -221,9 +235,16 @@ class Consumer:
 
 
 class Cluster:
-    def __init__(self, nodes=3, options=(), consumers=2, pg_options=(), **service):
-        self.pg_options = pg_options
+    """"tool" is what a test has to break it by; pg_env and pg_prefix are what PostgreSQL is
+    started with, pg where, if not in the folder of all."""
+
+    def __init__(self, nodes=3, options=(), consumers=2, pg_options=(), tool=None, pg=None,
+                 pg_env=(), pg_prefix=(), **service):
+        self.pg_options, self.tool = pg_options, tool
+        self.pg_env, self.pg_prefix = dict(pg_env), list(pg_prefix)
         self.folder = tempfile.mkdtemp()
+        self.pg = pg or os.path.join(self.folder, "pg")
+        self.books = []
         os.chmod(self.folder, 0o755)
         self.submitted = {}     # id: (service, at in s since 1970, or None)
         self.cancelled = set()
@@ -244,12 +265,19 @@ class Cluster:
         for _ in range(consumers):
             threading.Thread(target=self.consume, daemon=True).start()
 
-    def postgres(self, what, *options):
-        subprocess.run([POSTGRES, what, os.path.join(self.folder, "pg"), *options], check=True,
-                       stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    def add_node(self, **more):
+        name = next(x for x in "abcdefghijklmnopqrstuvwxyz" if not os.path.exists(
+            os.path.join(self.folder, x)))
+        self.nodes.append(Node(self, name, **more).start())
+        return self.nodes[-1]
+
+    def postgres(self, what, *options, pg=None):
+        subprocess.run(self.pg_prefix + [POSTGRES, what, pg or self.pg, *options], check=True,
+                       env=dict(os.environ, **self.pg_env), stdout=subprocess.DEVNULL,
+                       stdin=subprocess.DEVNULL)
 
     def conninfo(self):
-        return "host=%s/pg port=5432 user=postgres dbname=postgres" % self.folder
+        return "host=%s port=5432 user=postgres dbname=postgres" % self.pg
 
     def sql(self, text):
         done = subprocess.run(["psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", self.conninfo()],
@@ -325,7 +353,7 @@ class Cluster:
             "select (select count(*) from twheel.job) + (select count(*) from twheel.queue)"
             ) == "0", seconds)
 
-    def ledger(self):
+    def ledger(self, early=0.0):
         """A dict of lists of jobs for all that may go wrong, and "late" in ms."""
         got = {}
         for job, due, at in self.rows("select job, extract(epoch from due), "
@@ -352,7 +380,7 @@ class Cluster:
                 book["owed"].append(job)
             elif not events:
                 book["missed"].append(job)
-            if events and min(events) < at - 0.000002:
+            if events and min(events) < at - early - 0.000002:
                 book["early"].append(job)
             if service == "queue" and len(events) > 1:
                 book["doubled"].append(job)
@@ -366,7 +394,15 @@ class Cluster:
             if len(got[job]) > 1:
                 book["doubled"].append(job)     # not answered, but owed like any other
         book["late"] = sorted(late)
+        book["why_twice"] = self.why_twice(book["called_twice"])
+        self.books.append(book)
         return book
+
+    def why_twice(self, jobs):
+        """How often what was recorded of an attempt that another one came after."""
+        return self.rows("select count(*), coalesce(message, 'status ' || status) "
+                         "from twheel.execlog where job = any('{%s}') and outcome = 1 "
+                         "group by 2 order by 2" % ",".join(map(str, jobs))) if jobs else []
 
     def close(self):
         self.stopping = True
@@ -376,7 +412,8 @@ class Cluster:
                 n.kill()
             n.proxy.close()
         self.consumer.server.shutdown()
-        self.postgres("kill")
+        if os.path.exists(self.pg):
+            self.postgres("kill")
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

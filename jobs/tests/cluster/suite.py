@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Tests of clusters, and what runs them: TAP."""
+
+import argparse
+import contextlib
+import sys
+
+from cluster import Cluster, percentiles
+
+TESTS = []
+NEVER = ("missed", "early", "doubled", "ended_twice", "after_cancel")
+
+
+class Skip(Exception):
+    """For what there is not on this machine."""
+
+
+def test(name, nodes=3, slow=False, around=contextlib.nullcontext, **service):
+    """What is slow is run with --all, or if it is named. around() is a context that gives more
+    for the cluster, or skips the test."""
+    def add(fn):
+        TESTS.append((name, slow, around, dict(service, nodes=nodes), fn))
+        return fn
+    return add
+
+
+def check(c, twice_allowed=False, seconds=90, early=0.0):
+    """What there is to complain of, as text; empty if all is well. They may be early by so many s."""
+    wrong = []
+    if not c.settled(seconds):
+        wrong.append("it does not settle")
+    book = c.ledger(early)
+    for name in NEVER + (() if twice_allowed else ("called_twice",)) + ("owed",):
+        if book[name]:
+            wrong.append("%s: %d, as %s" % (name, len(book[name]), book[name][:5]))
+    print("# %d jobs, lateness %s" % (len(c.submitted), percentiles(book["late"])))
+    return "; ".join(wrong)
+
+
+def load(c, nr=600, delay_ms=2000, spread_ms=15000):
+    nodes = c.nodes
+    for i, n in enumerate(nodes):
+        c.submit(n, "queue", nr // len(nodes), delay_ms, spread_ms)
+        c.submit(n, "http", nr // len(nodes) // 2, delay_ms + i, spread_ms)
+
+
+def run(number, name, around, service, fn):
+    """What came of it, and what the ledger had."""
+    with around() as more:
+        c = Cluster(**service, **(more or {}))
+        try:
+            wrong = fn(c) if c.ready() else "the cluster does not get ready"
+        finally:
+            logs = {n.name: open(n.log, encoding="utf-8").read() for n in c.nodes}
+            c.close()
+    print("%sok %d - %s" % ("not " * bool(wrong), number, name), flush=True)
+    if wrong:
+        print("# " + wrong)
+        for node, log in logs.items():
+            for line in log.splitlines()[-25:]:
+                print("#   %s: %s" % (node, line))
+        sys.stdout.flush()
+    return wrong, len(c.submitted), c.books[-1] if c.books else None
+
+
+def sum_up(name, results):
+    """One line of all rounds."""
+    books = [book for _, _, book in results if book]
+    why = {}
+    for book in books:
+        for nr, message in book["why_twice"]:
+            why[message] = why.get(message, 0) + int(nr)
+    late = sorted(x for book in books for x in book["late"])
+    counts = {key: sum(len(book[key]) for book in books) for key in NEVER + ("called_twice",)}
+    print("# SUM %s: rounds %d, not ok %d, jobs %d, missed %d, early %d, doubled in queue %d, "
+          "called twice %d%s; %s" % (
+              name, len(results), sum(bool(wrong) for wrong, _, _ in results),
+              sum(nr for _, nr, _ in results), counts["missed"], counts["early"],
+              counts["doubled"], counts["called_twice"],
+              "".join(" (%d: %s)" % (nr, text) for text, nr in sorted(why.items())),
+              percentiles(late)), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Breaks clusters. Speaks TAP.")
+    parser.add_argument("--all", action="store_true", help="those that are slow as well")
+    parser.add_argument("--rounds", type=int, default=1, help="each so often, and a sum of each")
+    parser.add_argument("words", nargs="*", help="of the names of tests")
+    args = parser.parse_args()
+    chosen = [t for t in TESTS if all(w in t[0] for w in args.words)
+              and (args.all or args.words or not t[1])]
+    print("1..%d" % (len(chosen) * args.rounds))
+    number = failed = 0
+    for name, _, around, service, fn in chosen:
+        results = []
+        for _ in range(args.rounds):
+            number += 1
+            try:
+                results.append(run(number, name, around, service, fn))
+                failed += bool(results[-1][0])
+            except Skip as why:
+                print("ok %d - %s # SKIP %s" % (number, name, why), flush=True)
+        if args.rounds > 1 and results:
+            sum_up(name, results)
+    return failed > 0

@@ -27,9 +27,15 @@
 #define BACKOFF_MAX_NS	(3 * TWHEEL_SEC)
 #define MAX_NAME	63			/* of application_name, NAMEDATALEN - 1 */
 
-/* What every connection sets; numbers without a unit are milliseconds. */
+/*
+ * What every connection sets; numbers without a unit are milliseconds. How long TCP waits for this
+ * node is for the server to set: until then it holds what a statement has locked whose answer is
+ * not taken.
+ */
 #define OPTIONS "-c synchronous_commit=on -c jit=off -c statement_timeout=10000 " \
-	"-c idle_in_transaction_session_timeout=3000 -c TimeZone=UTC " \
+	"-c idle_in_transaction_session_timeout=3000 -c tcp_user_timeout=3000 " \
+	"-c tcp_keepalives_idle=3s -c tcp_keepalives_interval=1s -c tcp_keepalives_count=3 " \
+	"-c TimeZone=UTC " \
 	"-c standard_conforming_strings=on -c default_transaction_isolation=read\\ committed"
 
 struct db_req {

@@ -323,7 +323,8 @@ class Cluster:
 
     def ready(self):
         """All nodes are, and each shard is owned by one of them."""
-        return self.wait(lambda: all(n.is_ready() for n in self.nodes) and self.sql(
+        return not self.nodes or self.wait(
+            lambda: all(n.is_ready() for n in self.nodes) and self.sql(
             "select count(*) from twheel.shard s join twheel.node n on n.node = s.owner") == "64"
             and self.sql("select count(distinct owner) from twheel.shard") == str(len(self.nodes)))
 

@@ -4,6 +4,7 @@
 import argparse
 import contextlib
 import sys
+import time
 
 from cluster import Cluster, percentiles
 
@@ -37,11 +38,26 @@ def check(c, twice_allowed=False, seconds=90, early=0.0):
     return "; ".join(wrong)
 
 
-def load(c, nr=600, delay_ms=2000, spread_ms=15000):
-    nodes = c.nodes
+def load(c, nr=600, delay_ms=2000, spread_ms=15000, nodes=()):
+    nodes = nodes or c.nodes
     for i, n in enumerate(nodes):
         c.submit(n, "queue", nr // len(nodes), delay_ms, spread_ms)
         c.submit(n, "http", nr // len(nodes) // 2, delay_ms + i, spread_ms)
+
+
+def fill_socket(c, node, stop, payload=200000):
+    """Returns when a backend of the node waits for it, with its shards locked."""
+    c.submit(node, "http", 1, 0)    # has its statement prepared
+    c.wait(lambda: c.consumer.journal, 30)
+    at = time.time() + 4
+    for _ in range(6):
+        c.submit(node, "http", 5, (at - time.time()) * 1000, payload="x" * payload)
+    time.sleep(max(0, at - 0.2 - time.time()))
+    stop()
+    return c.wait(lambda: c.sql(
+        "select count(*) from pg_stat_activity a join pg_locks l using (pid) "
+        "where a.wait_event = 'ClientWrite' and a.application_name like 'twheeld % fire' "
+        "and l.relation = 'twheel.shard'::regclass and l.mode = 'RowShareLock'") == "1", 20)
 
 
 def run(number, name, around, service, fn):

@@ -244,6 +244,7 @@ class Cluster:
         self.pg_env, self.pg_prefix = dict(pg_env), list(pg_prefix)
         self.folder = tempfile.mkdtemp()
         self.pg = pg or os.path.join(self.folder, "pg")
+        self.others = []        # folders of other servers
         self.books = []
         os.chmod(self.folder, 0o755)
         self.submitted = {}     # id: (service, at in s since 1970, or None)
@@ -413,8 +414,9 @@ class Cluster:
                 n.kill()
             n.proxy.close()
         self.consumer.server.shutdown()
-        if os.path.exists(self.pg):
-            self.postgres("kill")
+        for pg in [self.pg] + self.others:
+            if os.path.exists(pg):
+                self.postgres("kill", pg=pg)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -1,0 +1,465 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Processes that stand still, a standby that is promoted, a disk that is full, and what goes on
+for long."""
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+from cluster import HERE, boottime
+from suite import Skip, check, fill_socket, load, test
+
+
+def stop_with_lock(c, goes_on):
+    """The answer of its mark is held up by the proxy, until the backend waits for the socket."""
+    node = c.nodes[0]
+    uuid = node.uuid()
+    if not fill_socket(c, node, lambda: node.proxy.stall(
+            up=False, only=lambda startup: b" fire" in startup)):
+        return "no backend waits for it"
+    node.signal(signal.SIGSTOP)
+    stopped = time.monotonic()
+    load(c, nodes=c.nodes[1:], delay_ms=0)
+    freed = c.wait(lambda: c.sql("select count(*) from twheel.shard where owner = '%s'" %
+                                 uuid) == "0", 60)
+    if goes_on:
+        time.sleep(max(0, stopped + 10 - time.monotonic()))
+        node.proxy.go_on()
+        node.signal(signal.SIGCONT)
+    return check(c, twice_allowed=True) if freed else "its shards are not taken"
+
+
+@test("a node that is stopped for 10 s while it has shards locked does no harm")
+def stop_with_lock_10_s(c):
+    return stop_with_lock(c, True)
+
+
+@test("a node that is stopped for good while it has shards locked does no harm", slow=True)
+def stop_with_lock_for_good(c):
+    return stop_with_lock(c, False)
+
+
+@test("a backend of a node that is stopped for 12 s does no harm")
+def stop_backend(c):
+    """Of two nodes: what begins things, and what tells that the node is alive."""
+    load(c)
+    time.sleep(3)
+    pids = [c.nodes[0].backend("fire"), c.nodes[1].backend("lease")]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(12)
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+    return check(c, twice_allowed=True)
+
+
+# ---------------------------------------------------------------- a standby
+
+
+class Standby:
+    """Synchronous, of the PostgreSQL of a cluster."""
+
+    def __init__(self, c):
+        self.c, self.old = c, c.pg
+        self.pg = os.path.join(c.folder, "standby")
+        c.others.append(self.pg)
+        with open(os.path.join(c.pg, "data", "pg_hba.conf"), "a", encoding="utf-8") as f:
+            f.write("local replication all trust\n")
+        c.sql("alter system set synchronous_standby_names = '*'")
+        subprocess.run(["pg_basebackup", "-D", os.path.join(self.pg, "data"), "-R", "-X", "stream",
+                        "-c", "fast", "-d", "host=%s port=5432 user=postgres" % c.pg], check=True,
+                       capture_output=True)
+        subprocess.run(["chown", "-R", "--reference", os.path.join(c.pg, "data"), self.pg],
+                       check=True)
+        c.postgres("start", *c.pg_options, pg=self.pg)
+        c.sql("select pg_reload_conf()")
+        if not c.wait(lambda: c.sql("select sync_state from pg_stat_replication") == "sync"):
+            raise RuntimeError("the standby does not come up")
+
+    def receiver(self):
+        """Its process."""
+        return int(subprocess.run(
+            ["psql", "-XAtqd", "host=%s port=5432 user=postgres dbname=postgres" % self.pg, "-c",
+             "select pid from pg_stat_wal_receiver"], check=True, capture_output=True,
+            text=True).stdout)
+
+    def promote(self):
+        self.c.others.append(self.c.pg)
+        self.c.pg = self.pg
+        self.c.sql("select pg_promote()")
+        # There is none behind it.
+        self.c.sql("alter system reset synchronous_standby_names")
+        self.c.sql("select pg_reload_conf()")
+
+
+def with_standby(c, **more):
+    standby = Standby(c)
+    conninfo = ("host=%s,%s port=5432,5432 user=postgres dbname=postgres "
+                "target_session_attrs=read-write" % (c.pg, standby.pg))
+    for _ in range(3):
+        c.add_node(conninfo=conninfo, **more)
+    return standby if c.ready() else None
+
+
+@test("a synchronous standby that is promoted has all that was answered, and nothing is done twice",
+      nodes=0)
+def failover(c):
+    standby = with_standby(c)
+    if not standby:
+        return "they do not get ready"
+    uuids = {n.uuid() for n in c.nodes}
+    load(c)
+    time.sleep(4)
+    c.postgres("kill")
+    standby.promote()
+    wrong = check(c, twice_allowed=True)
+    if wrong:
+        return wrong
+    same = uuids & {node for node, in c.rows("select node from twheel.node")}
+    return "%d of them do not join anew" % len(same) if same else ""
+
+
+@test("nothing is answered that only the old server of a failover has", nodes=0)
+def failover_unanswered(c):
+    """Though the database says that a commit need not wait for the standby, and the old server is
+    there again: nodes that find it first have no answers from it."""
+    standby = with_standby(c)
+    if not standby:
+        return "they do not get ready"
+    c.sql("alter system set synchronous_commit = 'local'")
+    c.sql("select pg_reload_conf()")
+    load(c, nr=300)
+    time.sleep(1)
+    receiver = standby.receiver()
+    os.kill(receiver, signal.SIGSTOP)
+    clients = [threading.Thread(target=lambda n=n: load(c, nr=60, nodes=[n])) for n in c.nodes]
+    for client in clients:
+        client.start()
+    time.sleep(3)
+    before = len(c.submitted)
+    c.postgres("kill")
+    os.kill(receiver, signal.SIGCONT)
+    standby.promote()
+    for client in clients:
+        client.join()
+    # It thinks that it is the server, and waits for a standby that does not come.
+    c.postgres("start", *c.pg_options, pg=standby.old)
+    print("# %d had been answered" % before)
+    for n in c.nodes[1:]:
+        n.kill()
+        n.start()
+    time.sleep(8)
+    c.postgres("kill", pg=standby.old)
+    return check(c, twice_allowed=True)
+
+
+# ---------------------------------------------------------------- a disk
+
+
+@contextlib.contextmanager
+def small_disk():
+    """PostgreSQL is on it. Skipped where nothing can be mounted."""
+    folder = tempfile.mkdtemp()
+    try:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=160m", "tmpfs", folder], check=True,
+                       capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as why:
+        os.rmdir(folder)
+        raise Skip("nothing can be mounted") from why
+    os.chmod(folder, 0o755)
+    try:
+        yield {"pg": os.path.join(folder, "pg"), "tool": os.path.join(folder, "filler"),
+               "pg_options": ["-c", "min_wal_size=32MB", "-c", "max_wal_size=32MB"]}
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+        os.rmdir(folder)
+
+
+def fill(path, leave):
+    """All but so many bytes."""
+    free = os.statvfs(os.path.dirname(path))
+    with open(path, "wb") as f:
+        os.posix_fallocate(f.fileno(), 0, max(4096, free.f_bavail * free.f_frsize - leave))
+
+
+@test("what is accepted while the disk gets full is there, and goes on when there is room",
+      around=small_disk)
+def full_disk(c):
+    load(c)
+    time.sleep(3)
+    fill(c.tool, 3 << 20)
+    statuses = set()
+    for i in range(60):
+        jobs = [{"service": "queue", "delay_ms": 2000, "payload": os.urandom(10000).hex()}] * 20
+        status, answer = c.nodes[i % 3].submit(jobs)
+        statuses.add(status)
+        if status == 201:
+            for job in answer["jobs"]:
+                c.submitted[int(job["id"])] = "queue", time.time() - 1
+    print("# submits got %s" % sorted(statuses))
+    c.wait(lambda: False, 5)
+    os.unlink(c.tool)
+    try:
+        c.sql("select 1")
+        print("# PostgreSQL stood it")
+    except RuntimeError:
+        c.postgres("kill")
+        c.postgres("start", *c.pg_options)
+    wrong = check(c, twice_allowed=True)
+    if 503 not in statuses:
+        return "none got 503; " + wrong
+    return wrong or ("others got %s" % statuses if statuses - {201, 503, 0} else "")
+
+
+# ---------------------------------------------------------------- a snapshot that is pinned
+
+
+@test("jobs go on while nothing is vacuumed for a minute", slow=True,
+      pg_options=("-c", "autovacuum=off"))
+def pinned(c):
+    pin = subprocess.Popen(["psql", "-XAtq", "-d", c.conninfo()], stdin=subprocess.PIPE, text=True,
+                           stdout=subprocess.DEVNULL)
+    pin.stdin.write("begin isolation level repeatable read; select count(*) from twheel.job;\n")
+    pin.stdin.flush()
+    try:
+        for i in range(6):
+            start, before = time.monotonic(), set(c.submitted)
+            for n in c.nodes:
+                for service in "queue", "http":
+                    c.submit(n, service, 500, 1500, 7000)
+            time.sleep(max(0, start + 10 - time.monotonic()))
+            new = set(c.submitted) - before
+            done = int(c.sql("select count(*) from twheel.execlog where job > %d" %
+                             max(before, default=0)))
+            late = c.sql("select round((percentile_cont(0.5) within group (order by late_us) / "
+                         "1000)::numeric, 1) || ' / ' || round((percentile_cont(0.99) within group "
+                         "(order by late_us) / 1000)::numeric, 1) from twheel.execlog "
+                         "where job > %d" % max(before, default=0))
+            print("# %d s: %d of %d, lateness p50 / p99 %s ms, dead %s" % (
+                10 * (i + 1), done, len(new), late, c.sql(
+                    "select string_agg(relname || ' ' || n_dead_tup, ', ') from "
+                    "pg_stat_user_tables where relname in ('job', 'queue')")), flush=True)
+    finally:
+        pin.kill()
+        pin.wait()
+    return check(c)
+
+
+# ---------------------------------------------------------------- what is promised besides
+
+
+def report(node, job, token, outcome):
+    connection = http.client.HTTPConnection("127.0.0.1", node.port, timeout=20)
+    connection.request("POST", "/v1/jobs/%d/result" % job, json.dumps({"outcome": outcome}),
+                       {"Content-Type": "application/json", "Twheel-Token": token})
+    return connection.getresponse().status
+
+
+@test("what was answered with 202 ends by a report or its deadline, and by no late report",
+      accept_ms=4000, backoff_ms=1, backoff_max_ms=1)
+def accepted(c):
+    """Of each three jobs one is reported as done, one as failed, and one not in time. The node
+    that called is not there any more by then."""
+    tokens = {}
+
+    def act(headers, _body):
+        tokens[int(headers["Twheel-Job"]), int(headers["Twheel-Attempt"])] = headers["Twheel-Token"]
+        return 202 if headers["Twheel-Attempt"] == "1" else 200
+    c.consumer.act = act
+    c.submit(c.nodes[0], "http", 30, 500)
+    jobs = sorted(c.submitted)
+    if not c.wait(lambda: c.sql("select count(*) from twheel.job where state = 2") == "30", 30):
+        return "they are not accepted"
+    c.nodes[0].kill()
+    answers = set()
+    for i, job in enumerate(jobs):
+        if i % 3 < 2:
+            answers.add((i % 3, report(c.nodes[1], job, tokens[job, 1],
+                                       "failed" if i % 3 else "done")))
+    wrong = check(c, twice_allowed=True)
+    for job in jobs:
+        answers.add((3, report(c.nodes[2], job, tokens[job, 1], "done")))
+    times = {(job, attempt): at for job, attempt, _, _, at, _ in c.consumer.journal}
+    attempts = [sum(1 for j, _ in times if j == job) for job in jobs]
+    if not wrong and attempts != [1, 2, 2] * 10:
+        wrong = "attempts %s" % attempts
+    if not wrong and min(times[job, 2] - times[job, 1] for job in jobs[2::3]) < 4:
+        wrong = "one is given up before its deadline"
+    if not wrong and answers != {(0, 200), (1, 200), (3, 409)}:
+        wrong = "reports got %s" % answers
+    return wrong
+
+
+@test("a report of an attempt that was given up changes nothing", nodes=1, accept_ms=1000,
+      backoff_ms=1, backoff_max_ms=1)
+def late_report(c):
+    """While the next attempt is accepted."""
+    tokens = {}
+    c.consumer.act = lambda headers, _: (tokens.__setitem__(
+        int(headers["Twheel-Attempt"]), headers["Twheel-Token"]), 202)[1]
+    c.submit(c.nodes[0], "http", 1, 0)
+    if not c.wait(lambda: len(tokens) > 1, 30):
+        return "it is not given up"
+    status = report(c.nodes[0], max(c.submitted), tokens[1], "done")
+    return "it got %d" % status if status != 409 else ""
+
+
+@test("an order key has one job in flight, in order, whoever takes over", timeout_ms=1000,
+      backoff_ms=1, backoff_max_ms=1)
+def order_keys(c):
+    calls = []
+
+    def act(_headers, body):
+        key, nr = json.loads(body)
+        began = boottime()
+        time.sleep(0.1)
+        calls.append((key, began, boottime(), nr))
+        return 200
+    c.consumer.act = act
+    at = time.time() + 3
+    for key in range(12):
+        node = c.nodes[key % 3]
+        status, answer = node.submit([
+            {"service": "http", "order_key": "key %d" % key, "payload": [key, nr], "delay_ms":
+             (at - time.time()) * 1000 // 1 + 10 * nr} for nr in range(40)])
+        if status != 201:
+            return "a submit got %d" % status
+        for job in answer["jobs"]:
+            c.submitted[int(job["id"])] = "http", at - 1
+    time.sleep(max(0, at + 1 - time.time()))
+    c.nodes[0].kill()
+    time.sleep(1)
+    c.nodes[0].start()
+    time.sleep(6)
+    c.nodes[1].signal(signal.SIGSTOP)
+    time.sleep(8)
+    c.nodes[1].signal(signal.SIGCONT)
+    wrong = check(c, twice_allowed=True)
+    last = {}
+    for key, began, ended, nr in sorted(calls):
+        if key in last and began < last[key][0] and nr != last[key][1]:
+            wrong += "; two in flight"
+        if key in last and nr < last[key][1]:
+            wrong += "; %d after %d" % (nr, last[key][1])
+        last[key] = ended, nr
+    return wrong[:300]
+
+
+def churn(c, end):
+    """Each 2 s one comes and one goes."""
+    load(c, nr=900, spread_ms=18000)
+    gone = []
+    for i in range(8):
+        c.add_node()
+        time.sleep(1)
+        gone.append(c.nodes.pop(0))
+        end(gone[-1], i)
+        c.submit(c.nodes[0], "queue", 20, 1000)
+        c.submit(c.nodes[1], "http", 20, 1000)
+        time.sleep(1)
+    for node in gone:
+        node.process.wait(30)
+        node.proxy.close()
+
+
+@test("nodes that come and are drained lose nothing, and nothing is called twice")
+def churn_drained(c):
+    churn(c, lambda node, i: node.signal(signal.SIGTERM))
+    return check(c)
+
+
+@test("nodes that come, and are killed or drained, lose nothing", slow=True)
+def churn_killed(c):
+    churn(c, lambda node, i: node.signal(signal.SIGTERM if i % 2 else signal.SIGKILL))
+    return check(c, twice_allowed=True)
+
+
+@contextlib.contextmanager
+def next_version():
+    """A build that knows a schema more is the tool."""
+    top = os.path.abspath(os.path.join(HERE, "../../.."))
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(os.path.join(top, "jobs"), os.path.join(folder, "jobs"))
+        for part in "lib", "uapi":
+            os.symlink(os.path.join(top, part), os.path.join(folder, part))
+        path = os.path.join(folder, "jobs", "node.h")
+        with open(path, encoding="utf-8") as f:
+            text = f.read()
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(re.sub(r"(#define SCHEMA_MAX\s+)(\d+)",
+                           lambda m: m.group(1) + str(int(m.group(2)) + 1), text))
+        subprocess.run(["make", "-s", "-C", os.path.join(folder, "jobs"),
+                        os.path.join(folder, "build/jobs/twheeld"),
+                        "OUTPUT=" + os.path.join(folder, "build/jobs"),
+                        "LIBTWHEEL=" + os.path.join(top, "build/lib")], check=True)
+        yield {"tool": os.path.join(folder, "build/jobs/twheeld")}
+
+
+@test("nodes of two versions run together, also when the schema is the next one", slow=True,
+      around=next_version)
+def two_versions(c):
+    c.nodes.pop().kill()
+    new = c.add_node(twheeld=c.tool)
+    if not c.ready():
+        return "they do not get ready"
+    most = {name: int(n) for name, n in c.rows("select name, schema_max from twheel.node")}
+    if most[new.name] != most["a"] + 1:
+        return "it is no other version"
+    load(c)
+    time.sleep(5)
+    c.sql("update twheel.cluster set schema = schema + 1")
+    c.submit(c.nodes[0], "queue", 50, 2000)
+    time.sleep(3)
+    c.nodes[0].proxy.cut()
+    wrong = check(c)
+    # What cannot live with it is not let in again.
+    alone = c.wait(lambda: c.sql("select string_agg(distinct n.name, ' ' order by n.name) from "
+                                 "twheel.shard s join twheel.node n on n.node = s.owner")
+                   == "b " + new.name, 30)
+    return wrong or ("" if alone else "the one that is too old has shards")
+
+
+@test("jobs are done in time while many wait")
+def many_wait(c):
+    """TWHEEL_WAITING says how many."""
+    nr = int(os.environ.get("TWHEEL_WAITING", "100000"))
+    start = time.monotonic()
+    c.sql("insert into twheel.job (due, at, service, shard, payload) "
+          "select t, t, s.id, i %% 64, '\\x00' from generate_series(1, %d) i, "
+          "twheel.service s, lateral (select now() + interval '1 hour' + random() * "
+          "interval '30 days') r(t) where s.service = 'queue'; analyze twheel.job" % nr)
+    print("# %d jobs of %s were made in %.0f s" % (nr, c.sql(
+        "select pg_size_pretty(pg_total_relation_size('twheel.job'))"), time.monotonic() - start))
+    c.sql("checkpoint")
+    # Of nodes, and not of consumers.
+    c.stopping = True
+    time.sleep(10)
+    count = "select xact_commit from pg_stat_database where datname = current_database()"
+    seconds = 30 if nr > 1000000 else 5
+    before = int(c.sql(count))
+    time.sleep(seconds)
+    done = int(c.sql(count)) - before - 1
+    sizes = []
+    for n in c.nodes:
+        with open("/proc/%d/status" % n.process.pid, encoding="ascii") as f:
+            sizes += [int(line.split()[1]) // 1024 for line in f if line.startswith("VmRSS")]
+    print("# idle: %.2f transactions a second and node; memory of nodes %s MiB" % (
+        done / seconds / len(c.nodes), sizes))
+    c.stopping = False
+    for _ in range(2):
+        threading.Thread(target=c.consume, daemon=True).start()
+    load(c, nr=3000)
+    c.wait(lambda: c.sql("select (select count(*) from twheel.job) + "
+                         "(select count(*) from twheel.queue)") == str(nr), 90)
+    c.sql("delete from twheel.job where due > now() + interval '30 minutes'"
+          if nr < 1000000 else "truncate twheel.job")
+    return check(c)

@@ -25,7 +25,7 @@
  * @rate:    how fast CLOCK_BOOTTIME, CLOCK_MONOTONIC and timers of these go
  */
 struct clocks {
-	volatile int64_t by_ns;
+	int64_t by_ns;
 	int64_t from_ns;
 	double rate;
 };
@@ -66,7 +66,7 @@ int clock_gettime(clockid_t id, struct timespec *t)
 		return ret;
 	past = to_ns(t) - clocks->from_ns;
 	if (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)
-		*t = from_ns(to_ns(t) + clocks->by_ns);
+		*t = from_ns(to_ns(t) + __atomic_load_n(&clocks->by_ns, __ATOMIC_RELAXED));
 	else if (id == CLOCK_BOOTTIME || id == CLOCK_MONOTONIC || id == CLOCK_MONOTONIC_COARSE)
 		*t = from_ns(clocks->from_ns + (int64_t)((double)past * clocks->rate));
 	return 0;

@@ -49,8 +49,9 @@ def free_port():
 
 
 class Proxy:
-    """Between a node and PostgreSQL, of which to() tells the socket. "up" is what the node sends, "down" what it gets; what is
-    stalled waits in buffers. only(startup message) chooses connections."""
+    """Between a node and PostgreSQL, of which to() tells the socket. "up" is what the node sends,
+    "down" what it gets; what is stalled waits in buffers. only(startup message) chooses
+    connections."""
 
     def __init__(self, path, to):
         self.path, self.to = path, to

@@ -2,9 +2,12 @@
 """Tests of clusters, and what runs them: TAP."""
 
 import argparse
+import concurrent.futures
 import contextlib
-import sys
+import io
+import re
 import time
+import traceback
 
 from cluster import Cluster, percentiles
 
@@ -26,7 +29,7 @@ def test(name, nodes=3, slow=False, around=contextlib.nullcontext, **service):
 
 
 def check(c, twice_allowed=False, seconds=90, early=0.0):
-    """What there is to complain of, as text; empty if all is well. They may be early by so many s."""
+    """What there is to complain of, as text; empty if all is well. "early" by so many s is not."""
     wrong = []
     if not c.settled(seconds):
         wrong.append("it does not settle")
@@ -60,8 +63,8 @@ def fill_socket(c, node, stop, payload=200000):
         "and l.relation = 'twheel.shard'::regclass and l.mode = 'RowShareLock'") == "1", 20)
 
 
-def run(number, name, around, service, fn):
-    """What came of it, and what the ledger had."""
+def run_in_cluster(name, around, service, fn):
+    """What came of it, how many jobs there were, and what the ledger had."""
     with around() as more:
         c = Cluster(**service, **(more or {}))
         try:
@@ -69,14 +72,30 @@ def run(number, name, around, service, fn):
         finally:
             logs = {n.name: open(n.log, encoding="utf-8").read() for n in c.nodes}
             c.close()
-    print("%sok %d - %s" % ("not " * bool(wrong), number, name), flush=True)
+    print("%sok - %s" % ("not " * bool(wrong), name))
     if wrong:
         print("# " + wrong)
         for node, log in logs.items():
             for line in log.splitlines()[-25:]:
                 print("#   %s: %s" % (node, line))
-        sys.stdout.flush()
     return wrong, len(c.submitted), c.books[-1] if c.books else None
+
+
+def run(index):
+    """Of a process of its own: what it printed, and what came of it, or None."""
+    name, _, around, service, fn = TESTS[index]
+    result = None
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        try:
+            result = run_in_cluster(name, around, service, fn)
+        except Skip as why:
+            print("ok - %s # SKIP %s" % (name, why))
+        except Exception:    # of a test, which is not to end the others
+            result = "it broke", 0, None
+            print("not ok - %s" % name)
+            for line in traceback.format_exc().splitlines():
+                print("# " + line)
+    return out.getvalue(), result
 
 
 def sum_up(name, results):
@@ -101,21 +120,25 @@ def main():
     parser = argparse.ArgumentParser(description="Breaks clusters. Speaks TAP.")
     parser.add_argument("--all", action="store_true", help="those that are slow as well")
     parser.add_argument("--rounds", type=int, default=1, help="each so often, and a sum of each")
+    parser.add_argument("--jobs", type=int, default=3, help="so many at a time, which mostly wait")
     parser.add_argument("words", nargs="*", help="of the names of tests")
     args = parser.parse_args()
-    chosen = [t for t in TESTS if all(w in t[0] for w in args.words)
+    chosen = [i for i, t in enumerate(TESTS) if all(w in t[0] for w in args.words)
               and (args.all or args.words or not t[1])]
-    print("1..%d" % (len(chosen) * args.rounds))
+    print("1..%d" % (len(chosen) * args.rounds), flush=True)
     number = failed = 0
-    for name, _, around, service, fn in chosen:
-        results = []
-        for _ in range(args.rounds):
-            number += 1
-            try:
-                results.append(run(number, name, around, service, fn))
-                failed += bool(results[-1][0])
-            except Skip as why:
-                print("ok %d - %s # SKIP %s" % (number, name, why), flush=True)
-        if args.rounds > 1 and results:
-            sum_up(name, results)
+    with concurrent.futures.ProcessPoolExecutor(args.jobs) as pool:
+        done = pool.map(run, [i for i in chosen for _ in range(args.rounds)])
+        for i in chosen:
+            results = []
+            for _ in range(args.rounds):
+                text, result = next(done)
+                number += 1
+                print(re.sub("^((?:not )?ok) -", r"\1 %d -" % number, text, flags=re.M), end="",
+                      flush=True)
+                if result:
+                    results.append(result)
+                    failed += bool(result[0])
+            if args.rounds > 1 and results:
+                sum_up(TESTS[i][0], results)
     return failed > 0

@@ -55,7 +55,7 @@ def fill_socket(c, node, stop, payload=200000):
     at = time.time() + 4
     for _ in range(6):
         c.submit(node, "http", 5, (at - time.time()) * 1000, payload="x" * payload)
-    time.sleep(max(0, at - 0.2 - time.time()))
+    time.sleep(max(0, at - 1 - time.time()))
     stop()
     return c.wait(lambda: c.sql(
         "select count(*) from pg_stat_activity a join pg_locks l using (pid) "
@@ -120,7 +120,7 @@ def main():
     parser = argparse.ArgumentParser(description="Breaks clusters. Speaks TAP.")
     parser.add_argument("--all", action="store_true", help="those that are slow as well")
     parser.add_argument("--rounds", type=int, default=1, help="each so often, and a sum of each")
-    parser.add_argument("--jobs", type=int, default=3, help="so many at a time, which mostly wait")
+    parser.add_argument("--jobs", type=int, default=4, help="so many at a time, which mostly wait")
     parser.add_argument("words", nargs="*", help="of the names of tests")
     args = parser.parse_args()
     chosen = [i for i, t in enumerate(TESTS) if all(w in t[0] for w in args.words)

@@ -245,12 +245,21 @@ class Cluster:
         self.pg_env, self.pg_prefix = dict(pg_env), list(pg_prefix)
         self.folder = tempfile.mkdtemp()
         self.pg = pg or os.path.join(self.folder, "pg")
+        self.consumer = None
         self.others = []        # folders of other servers
         self.books = []
         os.chmod(self.folder, 0o755)
         self.submitted = {}     # id: (service, at in s since 1970, or None)
         self.cancelled = set()
         self.stopping = False
+        self.nodes = []
+        try:
+            self.begin(nodes, options, consumers, service)
+        except BaseException:
+            self.close()
+            raise
+
+    def begin(self, nodes, options, consumers, service):
         self.postgres("start", *self.pg_options)
         # As its owner; before there are nodes.
         subprocess.run([TWHEELD, "-o", "database=" + self.conninfo(), "--migrate"], check=True,
@@ -263,7 +272,8 @@ class Cluster:
         self.sql("insert into twheel.service (service, kind, target%s) values ('http', 'http', "
                  "'%s'%s)" % (", " + names if names else "", self.consumer.url,
                               ", " + values if values else ""))
-        self.nodes = [Node(self, chr(ord("a") + i), options).start() for i in range(nodes)]
+        for _ in range(nodes):
+            self.add_node(options=options)
         for _ in range(consumers):
             threading.Thread(target=self.consume, daemon=True).start()
 
@@ -330,11 +340,12 @@ class Cluster:
             "select count(*) from twheel.shard s join twheel.node n on n.node = s.owner") == "64"
             and self.sql("select count(distinct owner) from twheel.shard") == str(len(self.nodes)))
 
-    def submit(self, node, service, nr, delay_ms, spread_ms=0, page=1000, **more):
-        """Those that were answered with 201 are owed. Returns how many."""
+    def submit(self, node, service, nr, delay_ms, spread_ms=0, page=1000, begin=0, **more):
+        """Those that were answered with 201 are owed. Returns how many. "begin" is an absolute
+        time for all pages."""
         done = 0
         for first in range(0, nr, page):
-            at = time.time() + delay_ms / 1000.0
+            at = begin or time.time() + delay_ms / 1000.0
             jobs, ats = [], []
             for i in range(first, min(first + page, nr)):
                 when = at + spread_ms / 1000.0 * i / nr
@@ -414,7 +425,8 @@ class Cluster:
                 n.process.send_signal(signal.SIGCONT)
                 n.kill()
             n.proxy.close()
-        self.consumer.server.shutdown()
+        if self.consumer:
+            self.consumer.server.shutdown()
         for pg in [self.pg] + self.others:
             if os.path.exists(pg):
                 self.postgres("kill", pg=pg)

@@ -15,21 +15,20 @@ import threading
 import time
 
 from cluster import HERE, boottime
-from suite import Skip, check, fill_socket, load, test
+from suite import Skip, check, fill_socket, is_freed, load, test
 
 
 def stop_with_lock(c, goes_on):
     """The answer of its mark is held up by the proxy, until the backend waits for the socket."""
     node = c.nodes[0]
-    uuid = node.uuid()
-    if not fill_socket(c, node, lambda: node.proxy.stall(
-            up=False, only=lambda startup: b" fire" in startup)):
+    uuid = fill_socket(c, node, lambda: node.proxy.stall(
+        up=False, only=lambda startup: b" fire" in startup))
+    if not uuid:
         return "no backend waits for it"
     node.signal(signal.SIGSTOP)
     stopped = time.monotonic()
     load(c, nodes=c.nodes[1:], delay_ms=0)
-    freed = c.wait(lambda: c.sql("select count(*) from twheel.shard where owner = '%s'" %
-                                 uuid) == "0", 60)
+    freed = is_freed(c, uuid)
     if goes_on:
         time.sleep(max(0, stopped + 10 - time.monotonic()))
         node.proxy.go_on()

@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 
-from suite import Skip, check, fill_socket, load, test
+from suite import Skip, check, fill_socket, is_freed, load, test
 
 TUNSETIFF = 0x400454ca
 IFF_TUN_NO_PI = 0x1001
@@ -149,13 +149,13 @@ def full_socket(c, user):
     if not add_wired(c, user):
         return "it does not get ready"
     node = c.nodes[-1]
-    uuid = node.uuid()
-    if not fill_socket(c, node, lambda: c.tool.cut.update(down=True)):
+    uuid = fill_socket(c, node, lambda: c.tool.cut.update(down=True))
+    if not uuid:
         return "no backend waits for it"
+    c.tool.cut["up"] = True     # or TCP here may tell that it gave up
     load(c, nodes=c.nodes[:-1], delay_ms=0)
-    freed = c.wait(lambda: c.sql("select count(*) from twheel.shard where owner = '%s'" %
-                                 uuid) == "0", 60)
-    c.tool.cut["down"] = False
+    freed = is_freed(c, uuid)
+    c.tool.cut = {"up": False, "down": False}
     return check(c, twice_allowed=True) if freed else "its shards are not taken"
 
 

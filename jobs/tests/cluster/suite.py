@@ -48,19 +48,28 @@ def load(c, nr=600, delay_ms=2000, spread_ms=15000, nodes=()):
         c.submit(n, "http", nr // len(nodes) // 2, delay_ms + i, spread_ms)
 
 
-def fill_socket(c, node, stop, payload=200000):
-    """Returns when a backend of the node waits for it, with its shards locked."""
+def fill_socket(c, node, stop):
+    """Until a backend of the node waits for it, with its shards locked: what it has to send is more
+    than any buffer takes. The uuid by which the node owns these."""
     c.submit(node, "http", 1, 0)    # has its statement prepared
     c.wait(lambda: c.consumer.journal, 30)
-    at = time.time() + 4
-    for _ in range(6):
-        c.submit(node, "http", 5, (at - time.time()) * 1000, payload="x" * payload)
+    at = time.time() + 5
+    c.submit(node, "http", 8, 0, page=1, begin=at, payload="x" * 700000)
     time.sleep(max(0, at - 1 - time.time()))
     stop()
-    return c.wait(lambda: c.sql(
-        "select count(*) from pg_stat_activity a join pg_locks l using (pid) "
-        "where a.wait_event = 'ClientWrite' and a.application_name like 'twheeld % fire' "
-        "and l.relation = 'twheel.shard'::regclass and l.mode = 'RowShareLock'") == "1", 20)
+    stuck = []
+    c.wait(lambda: stuck.extend(c.rows(
+        "select split_part(a.application_name, ' ', 2) from pg_stat_activity a "
+        "join pg_locks l using (pid) where a.wait_event = 'ClientWrite' "
+        "and a.application_name like 'twheeld % fire' "
+        "and l.relation = 'twheel.shard'::regclass and l.mode = 'RowShareLock'")) or stuck, 20)
+    return stuck[0][0] if len(stuck) == 1 else None
+
+
+def is_freed(c, uuid):
+    """Whether what was locked under that name is, though it is still as it was."""
+    return c.wait(lambda: c.sql("select count(*) from twheel.shard where owner = '%s'" % uuid)
+                  == "0", 60)
 
 
 def run_in_cluster(name, around, service, fn):

@@ -304,9 +304,9 @@ class Cluster:
     def consume(self):
         """Takes from the queue until the end, whatever becomes of PostgreSQL."""
         while not self.stopping:
-            psql = subprocess.Popen(["psql", "-XAtq", "-d", self.conninfo()], text=True,
-                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                    stderr=subprocess.DEVNULL)
+            psql = subprocess.Popen(["psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-d",
+                                     self.conninfo()], text=True, stdin=subprocess.PIPE,
+                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
             try:
                 while not self.stopping:
                     psql.stdin.write("select app.consume('queue', 500);\n")

@@ -146,6 +146,8 @@ def failover_unanswered(c):
     time.sleep(3)
     before = len(c.submitted)
     c.postgres("kill")
+    # It ends before it reads what is in its socket, which never came over the network.
+    os.kill(receiver, signal.SIGTERM)
     os.kill(receiver, signal.SIGCONT)
     standby.promote()
     for client in clients:

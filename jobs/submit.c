@@ -12,7 +12,9 @@
 
 #include "api.h"
 
-#define BATCH_JOBS	5000
+#ifndef BATCH_JOBS
+#define BATCH_JOBS	5000	/* 1: a commit for each, to compare with (bench/run) */
+#endif
 #define BATCH_BYTES	(4u << 20)
 #define QUEUE_JOBS	100000
 #define QUEUE_BYTES	(64u << 20)

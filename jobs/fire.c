@@ -497,10 +497,14 @@ static void send_batch(struct node *n, struct batch *b)
 {
 	struct pg_array ids = {}, dues = {}, shards = {}, timeouts = {}, services = {};
 	struct db_params p = {};
+	uint64_t shards_of = 0;
 	struct service *s;
 	uint32_t i;
 
-	b->shards = lease_add_params(n, &p);
+	/* No others: each costs a lock of its row, which is a write. */
+	for (i = 0; i < b->nr; i++)
+		shards_of |= 1ULL << b->sent[i].job->shard;
+	b->shards = lease_add_params(n, shards_of, &p);
 	for (i = 0; i < b->nr; i++) {
 		s = service_by_id(n, b->sent[i].job->service);
 		pg_array_int8(&ids, b->sent[i].id);

@@ -143,7 +143,7 @@ int lease_any_shard(struct node *n)
 	return last;
 }
 
-uint64_t lease_add_params(const struct node *n, struct db_params *p)
+uint64_t lease_add_params(const struct node *n, uint64_t of, struct db_params *p)
 {
 	struct pg_array shards = {}, fences = {};
 	uint64_t sent = 0;
@@ -151,7 +151,7 @@ uint64_t lease_add_params(const struct node *n, struct db_params *p)
 
 	db_add_bytes(p, n->lease.node, sizeof(n->lease.node));
 	for (i = 0; i < NR_SHARDS; i++) {
-		if (n->lease.hold[i] != HOLD_OWNED)
+		if (!(of & 1ULL << i) || n->lease.hold[i] != HOLD_OWNED)
 			continue;
 		pg_array_int2(&shards, i);
 		pg_array_int8(&fences, n->lease.fence[i]);

@@ -156,8 +156,8 @@ bool lease_owns(const struct node *n, int shard);
 /* A shard for a job that comes in here: an owned one in turn, or any if there is none. */
 int lease_any_shard(struct node *n);
 
-/* Adds this node, shards that are owned and their fences to a statement. Which those are. */
-uint64_t lease_add_params(const struct node *n, struct db_params *p);
+/* Adds this node, and shards @of a set that it owns with their fences. Which those are. */
+uint64_t lease_add_params(const struct node *n, uint64_t of, struct db_params *p);
 
 /*
  * Of those it @sent a statement says which it still @held, a byte each that is the shard's

@@ -24,6 +24,13 @@
 #include "node.h"
 
 #define BATCH		1000
+
+/*
+ * Results wait for others, so that a statement has more than one; if the node dies meanwhile they
+ * are called again, as in the time that the statement takes. Not those that others wait for.
+ */
+#define GATHER_NS	(20 * TWHEEL_MSEC)
+#define ENOUGH		100
 #define MAX_DELAY_US	INT64_C(86400000000)
 
 /*
@@ -161,6 +168,7 @@ void finish_call(struct node *n, struct call *c)
 	else
 		service_unbegin(n, c->service);
 	add(n, &r);
+	n->finish.ripe |= c->ordered;
 	buf_free(&c->payload);
 	free(c);
 }
@@ -202,9 +210,13 @@ static void go_on(struct node *n, const PGresult *r)
 
 static void waited(struct twheel *w, struct twheel_timer *t, uint64_t missed)
 {
+	struct finish *f = TWHEEL_CONTAINER(t, struct finish, timer);
+
 	(void)w;
-	(void)t;
-	(void)missed;	/* the loop flushes when it has nothing to do */
+	(void)missed;
+	/* The loop flushes when it has nothing to do. */
+	f->ripe = true;
+	f->failed = false;
 }
 
 static void recorded(void *arg, const struct db_answer *a)
@@ -232,7 +244,8 @@ static void recorded(void *arg, const struct db_answer *a)
 		f->last = last;
 	f->first = f->sent;
 	f->sent = NULL;
-	if (a->status == DB_FAILED)
+	f->failed = a->status == DB_FAILED;
+	if (f->failed)
 		loop_arm(&n->loop, &f->timer, 50 * TWHEEL_MSEC, waited);
 }
 
@@ -282,8 +295,15 @@ void finish_flush(struct node *n)
 {
 	struct finish *f = &n->finish;
 
-	if (f->first && !f->sent && !twheel_is_armed(&f->timer) && f->db.state == DB_UP)
+	if (!f->first || f->sent || f->failed || f->db.state != DB_UP)
+		return;
+	if (f->ripe || f->nr >= ENOUGH || n->draining) {
+		f->ripe = false;
+		twheel_cancel(n->loop.wheel, &f->timer);
 		send_results(n);
+	} else if (!twheel_is_armed(&f->timer)) {
+		loop_arm(&n->loop, &f->timer, GATHER_NS, waited);
+	}
 }
 
 void finish_report(struct node *n, int64_t id, const char *token, bool is_done,

@@ -42,9 +42,12 @@
 /* Jobs of a service that wait for its limits, in memory. */
 #define MAX_WAITING	10000U
 
-/* So long before a job is due it is marked. The statement has it too. */
-#define LEAD_US		10000
-#define LEAD_SQL	"interval '10 milliseconds'"
+/*
+ * So long before a job is due it may be marked. The statement has it too. Half of that time a job
+ * may wait for others, to be marked with them (horizon.c).
+ */
+#define LEAD_US		20000
+#define LEAD_SQL	"interval '20 milliseconds'"
 
 /* So much longer than a call may take nobody looks for what came of it. */
 #define GRACE_NS	(2 * TWHEEL_SEC)
@@ -108,12 +111,13 @@ enum { ROW_HELD, ROW_DONE, ROW_STILL };
 	"d as (update twheel.job j set state = 1, attempt = j.attempt + 1, " \
 	"due = clock_timestamp() + " GRACE_SQL " + u.timeout_ms * interval '1 millisecond' " \
 	"from u where " AS_SEEN "and j.due <= clock_timestamp() + " LEAD_SQL " " IN_ORDER \
-	"returning j.id, j.attempt, j.at, u.due, j.idem, j.payload) " \
+	"returning j.id, j.attempt, j.at, u.due, j.idem, j.payload, " \
+	"j.order_key is not null as ordered) " \
 	HELD_ROW ", null::int4, null::timestamptz, null::timestamptz, null::uuid, null::bytea, " \
-	"null::text, null::timestamptz " \
+	"null::text, null::timestamptz, null::bool " \
 	"union all select 1, id, null, attempt, at, due, idem, payload, " \
-	"twheel.token(id, attempt), clock_timestamp() from d" \
-	STILL_ROWS(", null, null, null, null, null, null, null")
+	"twheel.token(id, attempt), clock_timestamp(), ordered from d" \
+	STILL_ROWS(", null, null, null, null, null, null, null, null")
 
 #define TYPES { PG_UUID, PG_INT2_A, PG_INT8_A, PG_INT8_A, PG_TIMESTAMPTZ_A, PG_INT2_A, PG_INT4_A, \
 		PG_INT4_A }
@@ -374,6 +378,7 @@ static void begin_call(struct node *n, const struct db_answer *a, int i, struct 
 		.attempt = db_int(r, i, 3),
 		.at_us = db_int8(r, i, 4),
 		.due_us = db_int8(r, i, 5),
+		.ordered = db_bool(r, i, 10),
 	};
 	uuid_to_text(db_text(r, i, 6), c->idem);
 	buf_add(&c->payload, db_text(r, i, 7), db_len(r, i, 7));

@@ -245,11 +245,17 @@ static void due(struct twheel *w, struct twheel_timer *t, uint64_t missed)
 
 static void arm(struct node *n, struct job *job)
 {
+	int64_t lead_us = fire_lead_us(n, job);
 	struct twheel_spec spec = {
-		.expires_ns = clock_to_ns(n, job->due_us - fire_lead_us(n, job)),
+		.expires_ns = clock_to_ns(n, job->due_us - lead_us),
 		.slack_ns = job->slack_ms * TWHEEL_MSEC,
 	};
-	int ret = twheel_arm_spec(n->loop.wheel, &job->timer, &spec, due);
+	uint64_t gather_ns = lead_us * TWHEEL_USEC / 2;
+	int ret;
+
+	if (spec.slack_ns < gather_ns && spec.expires_ns > boottime_ns())
+		spec.slack_ns = gather_ns;
+	ret = twheel_arm_spec(n->loop.wheel, &job->timer, &spec, due);
 
 	if (ret) {
 		log_error("no-timer job=%" PRId64 " error=%d", job->id, -ret);

@@ -400,6 +400,7 @@ uint64_t fire_lead_us(struct node *n, const struct job *job);
  * @idem:        for the header Idempotency-Key
  * @token:       for the header Twheel-Token: who has it may report what came of it
  * @payload:     the body
+ * @ordered:     another job may wait for what comes of it
  * @began_us:    out: when it was sent, or 0 if it was not
  * @began_ns:    out: the same
  * @withheld:    out: it was not sent as this node may not begin anything: as if not marked.
@@ -423,6 +424,7 @@ struct call {
 	char idem[37];
 	char token[65];
 	struct buf payload;
+	bool ordered;
 
 	int64_t began_us;
 	uint64_t began_ns;
@@ -497,13 +499,16 @@ struct result {
  * @sent:  in a statement that is under way
  * @nr:    how many there are of both
  * @added: how many there ever were; they are recorded in that order
- * @timer: armed while one waits after a failure
+ * @timer: armed while they wait for others, or after a failure
+ * @ripe:  they have waited
+ * @failed: they wait after a failure
  */
 struct finish {
 	struct db db;
 	struct result *first, *last, *sent;
 	unsigned int nr;
 	uint64_t added;
+	bool ripe, failed;
 	struct twheel_timer timer;
 };
 

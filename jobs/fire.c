@@ -116,7 +116,8 @@ enum { ROW_HELD, ROW_DONE, ROW_STILL };
 	HELD_ROW ", null::int4, null::timestamptz, null::timestamptz, null::uuid, null::bytea, " \
 	"null::text, null::timestamptz, null::bool " \
 	"union all select 1, id, null, attempt, at, due, idem, payload, " \
-	"twheel.token(id, attempt), clock_timestamp(), ordered from d" \
+	"twheel.token((select secret from twheel.cluster), id, attempt), " \
+	"clock_timestamp(), ordered from d" \
 	STILL_ROWS(", null, null, null, null, null, null, null, null")
 
 #define TYPES { PG_UUID, PG_INT2_A, PG_INT8_A, PG_INT8_A, PG_TIMESTAMPTZ_A, PG_INT2_A, PG_INT4_A, \

@@ -283,9 +283,12 @@ end $$;
 
 -- What a consumer that answered 202 has to show when it reports: it is told to the consumer
 -- with the call, and to nobody else.
+create function twheel.token(secret bytea, job bigint, attempt integer) returns text
+language sql immutable as $$
+	select encode(sha256($1 || convert_to($2 || '/' || $3, 'UTF8')), 'hex')
+$$;
 create function twheel.token(job bigint, attempt integer) returns text language sql stable as $$
-	select encode(sha256(c.secret || convert_to($1 || '/' || $2, 'UTF8')), 'hex')
-	from twheel.cluster c
+	select twheel.token(c.secret, $1, $2) from twheel.cluster c
 $$;
 
 -- What a key stands for. The statement before has waited for whoever had it.

@@ -39,16 +39,17 @@
  */
 #define RECORD \
 	"over as (delete from twheel.job j using u where " OF_ATTEMPT "and u.outcome in (0, 2) " \
-	"returning j.*, u.outcome, u.message), " \
+	"returning j.*, " RESULT "), " \
 	"again as (update twheel.job j set state = case when u.outcome = 3 then 2 else 0 end, " \
 	"due = twheel.owe() + u.delay_us * interval '1 microsecond' from u where " OF_ATTEMPT \
 	"and u.outcome in (1, 3, 5) " \
-	"returning j.id, j.shard, j.due, j.service, j.state, j.attempt, j.slack_ms, j.payload), " \
+	"returning j.id, j.shard, j.due, j.service, j.state, j.attempt, j.slack_ms, j.payload, " \
+	RESULT "), " \
 	"log as (insert into twheel.execlog " \
 	"(job, late_us, took_us, node, service, attempt, status, outcome, message) " \
-	"select u.id, u.late_us, u.took_us, u.node, d.service, u.attempt, nullif(u.status, 0), " \
-	"u.outcome, nullif(u.message, '') from u join (select id, service from over " \
-	"union all select id, service from again) d on d.id = u.id where u.outcome <> 5), " \
+	"select id, late_us, took_us, node, service, attempt, nullif(status, 0), outcome, " \
+	"nullif(message, '') from (select id, service, attempt, " RESULT " from over u union all " \
+	"select id, service, attempt, " RESULT " from again u) d where outcome <> 5), " \
 	"back as (insert into twheel.backlog " \
 	"(job, due, service, attempt, state, key, order_key, tag, message, payload) " \
 	"select id, at, service, attempt, case outcome when 0 then 3 else 4 end, key, order_key, " \
@@ -59,6 +60,9 @@
 	"octet_length(k.payload), true from over o cross join lateral (" \
 	"select * from twheel.job p where p.order_key = o.order_key and p.service = o.service " \
 	"and p.id <> o.id order by p.at, p.id limit 1) k"
+
+/* Of u, taken along: to join that again is to compare each with each, as there is no index. */
+#define RESULT "u.outcome, u.status, u.late_us, u.took_us, u.node, u.message"
 
 #define OF_ATTEMPT \
 	"j.id = u.id and j.attempt = u.attempt and j.state in (1, 2) " \

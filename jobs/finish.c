@@ -29,7 +29,7 @@
  * Results wait for others, so that a statement has more than one; if the node dies meanwhile they
  * are called again, as in the time that the statement takes. Not those that others wait for.
  */
-#define GATHER_NS	(20 * TWHEEL_MSEC)
+#define GATHER_NS	(50 * TWHEEL_MSEC)
 #define ENOUGH		100
 #define MAX_DELAY_US	INT64_C(86400000000)
 

@@ -43,11 +43,11 @@
 #define MAX_WAITING	10000U
 
 /*
- * So long before a job is due it may be marked. The statement has it too. Half of that time a job
- * may wait for others, to be marked with them (horizon.c).
+ * So long before a job is due it may be marked. The statement has it too. Two thirds of that time a
+ * job may wait for others, to be marked with them (horizon.c).
  */
-#define LEAD_US		20000
-#define LEAD_SQL	"interval '20 milliseconds'"
+#define LEAD_US		30000
+#define LEAD_SQL	"interval '30 milliseconds'"
 
 /* So much longer than a call may take nobody looks for what came of it. */
 #define GRACE_NS	(2 * TWHEEL_SEC)

@@ -250,7 +250,7 @@ static void arm(struct node *n, struct job *job)
 		.expires_ns = clock_to_ns(n, job->due_us - lead_us),
 		.slack_ns = job->slack_ms * TWHEEL_MSEC,
 	};
-	uint64_t gather_ns = lead_us * TWHEEL_USEC / 2;
+	uint64_t gather_ns = lead_us * TWHEEL_USEC * 2 / 3;
 	int ret;
 
 	if (spec.slack_ns < gather_ns && spec.expires_ns > boottime_ns())

@@ -282,9 +282,10 @@ begin
 end $$;
 
 -- What a consumer that answered 202 has to show when it reports: it is told to the consumer
--- with the call, and to nobody else.
+-- with the call, and to nobody else. The first is an expression to the planner, the second a query
+-- for each row.
 create function twheel.token(secret bytea, job bigint, attempt integer) returns text
-language sql immutable as $$
+language sql stable as $$
 	select encode(sha256($1 || convert_to($2 || '/' || $3, 'UTF8')), 'hex')
 $$;
 create function twheel.token(job bigint, attempt integer) returns text language sql stable as $$

@@ -81,6 +81,8 @@ help:
 	@echo '  make bench-user      the device and what programs use instead:'
 	@echo '                       BENCH="--icount --n 10000 --peers twheel,timerfd"'
 	@echo '  make bench-host      the wheel alone, in user space'
+	@echo '  make bench-jobs      the service for jobs and other job queues: BENCH="J1 J4 --rounds 3"'
+	@echo '                       BENCH=--help, BENCH=--ours: without the others'
 	@echo '  make check-tools     tests of twheelctl, the runner and "make install"'
 	@echo '  make lint            static checks: checkpatch, sparse, clang, coccinelle ...'
 	@echo '  make clean'
@@ -187,6 +189,10 @@ bench-kernel bench-user:
 bench-host:
 	$(MAKE) -C tools/host bench OUTPUT=$(CURDIR)/build/host
 
+bench-jobs:
+	tools/setup jobs $(if $(filter --ours --help,$(BENCH)),,peers)
+	@jobs/bench/run $(BENCH)
+
 selftests:
 	$(MAKE) -C selftests OUTPUT=$(CURDIR)/build/selftests \
 		KSFT=$$(tools/vm/fetch source)/tools/testing/selftests
@@ -233,5 +239,5 @@ clean:
 
 .PHONY: all help modules twheelctl libtwheel install install_files uninstall run shell \
 	jobs install-jobs uninstall-jobs run-jobs test-jobs test \
-	test-all test-debug check-host bench bench-bars bench-kernel bench-user bench-host \
+	test-all test-debug check-host bench bench-bars bench-kernel bench-user bench-host bench-jobs \
 	selftests kselftest kunit coverage mutate fuzz fuzz-host check-tools lint clean

@@ -14,7 +14,7 @@
 const PgBoss = require("pg-boss");
 const { main, post, limited } = require("./peer.js");
 
-const BATCH = 4000, WORKERS = 2, CONCURRENCY = 50;
+const BATCH = 2000, WORKERS = 2, CONCURRENCY = 50;
 
 main(async (submit) => {
 	const boss = new PgBoss({

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //
-// Jobs of Quartz, clustered over JDBC, each of which posts to a URL. See "peers" in ./run for how it
-// is called.
+// Jobs of Quartz, clustered over JDBC, each of which posts to a URL. See "peers" in ./run for how
+// it is called.
 //
 // Its best settings, as they were found by trying (2.3.2):
 //   batchTriggerAcquisitionMaxCount  as many as there are threads: else each trigger takes the
@@ -39,7 +39,8 @@ public class QuartzPeer {
 	public static class Post implements Job {
 		@Override
 		public void execute(JobExecutionContext context) throws JobExecutionException {
-			byte[] body = context.getTrigger().getJobDataMap().getString("due").getBytes();
+			String due = context.getTrigger().getJobDataMap().getString("due");
+			byte[] body = due.getBytes();
 
 			try {
 				HttpURLConnection c = (HttpURLConnection)
@@ -102,7 +103,8 @@ public class QuartzPeer {
 			long due = firstUs != 0 ? firstUs + i * 1000000L / rate : now;
 
 			triggers.add(TriggerBuilder.newTrigger().forJob(post)
-				.usingJobData("due", "" + due).startAt(new Date(due / 1000)).build());
+				.usingJobData("due", "" + due)
+				.startAt(new Date(due / 1000)).build());
 		}
 		return triggers;
 	}
@@ -110,7 +112,8 @@ public class QuartzPeer {
 	public static void main(String[] args) throws Exception {
 		String url = "jdbc:postgresql://127.0.0.1:" + System.getenv("PGPORT") + "/"
 			+ System.getenv("PGDATABASE");
-		JobDetail post = JobBuilder.newJob(Post.class).withIdentity("post").storeDurably().build();
+		JobDetail post = JobBuilder.newJob(Post.class).withIdentity("post")
+			.storeDurably().build();
 		BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
 		String line;
 
@@ -125,8 +128,9 @@ public class QuartzPeer {
 			long first = lead > 0 ? (System.currentTimeMillis() + lead) * 1000 : 0;
 
 			for (int i = 0; i < nr; i += 1000)
-				scheduler.scheduleJobs(Map.of(post, page(post, i, Math.min(i + 1000, nr), first,
-					Integer.parseInt(word[2]))), true);
+				scheduler.scheduleJobs(Map.of(post, page(post, i,
+					Math.min(i + 1000, nr), first, Integer.parseInt(word[2]))),
+					true);
 			System.out.println("submitted");
 		}
 		System.exit(0);

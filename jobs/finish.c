@@ -65,7 +65,7 @@
 #define RESULT "u.outcome, u.status, u.late_us, u.took_us, u.node, u.message"
 
 #define OF_ATTEMPT \
-	"j.id = u.id and j.attempt = u.attempt and j.state in (1, 2) " \
+	DB_IS("j.id", "u.id") "and j.attempt = u.attempt and j.state in (1, 2) " \
 	"and (u.due is null or (j.due = u.due and j.due <= clock_timestamp())) "
 
 static const struct db_stmt record = {

@@ -62,7 +62,8 @@
  * $3 are of lease_add_params(). A job never changes its shard.
  *
  * A table that was empty a moment ago has no statistics to go by: what is not to be looked for
- * by any index but that of the id is written so that it cannot be.
+ * by any index but that of the id is written so that it cannot be; nor is that to be read from its
+ * beginning, which would have the order of a join by "=": hence DB_IS.
  */
 #define HELD \
 	"with h as materialized (" \
@@ -74,11 +75,11 @@
 	"u(id, due, shard, timeout_ms, service) where shard in (select shard from h)), "
 #define UNLOCKED_JOBS \
 	"u as materialized (select u.* from unnest($4, $5, $6, $7, $8) " \
-	"u(id, due, shard, timeout_ms, service) join twheel.job j on j.id = u.id " \
+	"u(id, due, shard, timeout_ms, service) join twheel.job j on " DB_IS("j.id", "u.id") \
 	"where u.shard in (select shard from h) " \
 	"order by u.id for update of j skip locked), "
 #define AS_SEEN \
-	"j.id = u.id and (j.due = u.due) is true and j.state + 0 = 0 " \
+	DB_IS("j.id", "u.id") "and (j.due = u.due) is true and j.state + 0 = 0 " \
 	"and j.shard + 0 = u.shard and j.service + 0 = u.service "
 #define IN_ORDER \
 	"and (j.order_key is null or not exists (select from twheel.job p " \

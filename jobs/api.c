@@ -125,6 +125,10 @@ static void failed(struct request *r, const struct db_answer *a)
 		request_error(r, 503, "unavailable", NULL, "the database is not there");
 	} else if (is_passing(a->sqlstate)) {
 		request_error(r, 503, "busy", NULL, "the database could not do it now");
+	} else if (!strcmp(a->sqlstate, "P0002")) {
+		request_error(r, 422, "unknown_service", NULL, "the service is gone");
+	} else if (!strcmp(a->sqlstate, "2BP01")) {
+		request_error(r, 409, "has_jobs", NULL, "the service has jobs yet");
 	} else {
 		log_error("request path=%s sqlstate=%s message=%s", r->route->path, a->sqlstate,
 			  quoted(a->message));

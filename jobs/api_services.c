@@ -240,25 +240,13 @@ static void patch_service(struct request *r)
 
 /* What has jobs stays: they would be owed, and nobody could tell to whom. */
 static const struct db_stmt remove_service = {
-	"api_delete_service",
-	"delete from twheel.service s where s.service = $1 "
-	"and not exists (select from twheel.job j where j.service = s.id) "
-	"and not exists (select from twheel.queue q where q.service = s.id) returning s.id",
-	{ PG_TEXT },
+	"api_delete_service", "select twheel.remove_service($1)", { PG_TEXT },
 };
-
-static void got_still_there(struct request *r, const PGresult *result)
-{
-	if (PQntuples(result))
-		request_error(r, 409, "has_jobs", NULL, "the service has jobs yet");
-	else
-		unknown_service(r);
-}
 
 static void got_deleted(struct request *r, const PGresult *result)
 {
-	if (!PQntuples(result)) {
-		ask_by_name(r, &exists, false, got_still_there);
+	if (!db_bool(result, 0, 0)) {
+		unknown_service(r);
 		return;
 	}
 	changed(r->node);

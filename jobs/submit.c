@@ -19,6 +19,7 @@
 #define QUEUE_JOBS	100000
 #define QUEUE_BYTES	(64u << 20)
 #define TRIES		5
+#define NO_DATA_FOUND	"P0002"	/* a service that is gone */
 #define ANNOUNCE	8		/* jobs that are told one by one */
 #define ANNOUNCE_US	INT64_C(70000000)	/* what is due later is found in time */
 
@@ -218,7 +219,7 @@ static void again(struct lane *lane, const struct db_answer *answer)
 	bool passing = is_passing(answer->sqlstate), many;
 
 	many = lane->sent.next != lane->sent.prev;
-	if (!passing)
+	if (!passing && strcmp(answer->sqlstate, NO_DATA_FOUND))
 		log_error("submit sqlstate=%s message=%s", answer->sqlstate,
 			  quoted(answer->message));
 	while (!list_is_empty(&lane->sent)) {

@@ -11,6 +11,10 @@
 
 #define PAGE	"1000"
 
+/* lock_not_available, dependent_objects_still_exist */
+#define LOCKED		"55P03"
+#define HAS_JOBS	"2BP01"
+
 static const char *check_id(const char *id)
 {
 	int64_t nr;
@@ -409,22 +413,39 @@ int cmd_service_pause(const struct options *opt, const char *name, bool paused)
 		" version = nextval('twheel.service_version') where service = $1", name);
 }
 
+#define REMOVE_TRIES	40	/* of 50 ms */
+
 int cmd_service_rm(const struct options *opt, const char *name)
 {
+	static const char sql[] = "select twheel.remove_service($1)";
 	PGconn *db = must_open_db(opt->conninfo);
-	PGresult *r = ask(db, "with s as (select id from twheel.service where service = $1)"
-		" select exists (select from s),"
-		" exists (select from twheel.job where service = (select id from s)),"
-		" exists (select from twheel.queue where service = (select id from s))", 1, &name);
-	bool busy = *PQgetvalue(r, 0, 1) == 't' || *PQgetvalue(r, 0, 2) == 't';
+	PGresult *r = NULL;
+	const char *state = LOCKED;
+	int status;
 
+	for (int i = 0; i < REMOVE_TRIES && !strcmp(state, LOCKED); i++) {
+		PQclear(r);
+		r = PQexecParams(db, sql, 1, NULL, &name, NULL, NULL, 0);
+		state = sqlstate_of(r);
+	}
+	if (!strcmp(state, HAS_JOBS)) {
+		tell("service '%s' has jobs: cancel or finish them first", name);
+		status = STATUS_RUNNING;
+	} else if (!strcmp(state, LOCKED)) {
+		tell("somebody has submitted to '%s' in a transaction that is open still", name);
+		status = STATUS_RUNNING;
+	} else if (PQresultStatus(r) != PGRES_TUPLES_OK) {
+		status = tell_error(r, db);
+	} else if (*PQgetvalue(r, 0, 0) != 't') {
+		tell("there is no service '%s'", name);
+		status = STATUS_NONE;
+	} else {
+		tell_nodes(db);
+		status = 0;
+	}
 	PQclear(r);
 	PQfinish(db);
-	if (busy) {
-		tell("service '%s' has jobs: cancel or finish them first", name);
-		return STATUS_RUNNING;
-	}
-	return change_service(opt, "delete from twheel.service where service = $1", name);
+	return status;
 }
 
 /* ---------------------------------------------------------------- dead letters */

@@ -14,6 +14,10 @@
 --
 --   Keys outlive their jobs for a day, in seen.
 --
+--   A job has a service. Who makes jobs has the row of the service locked, so that it is not
+--   deleted meanwhile, and who deletes it looks for jobs when nobody can make one any more. A
+--   foreign key would be the same, and costs each job as much again as to insert it.
+--
 -- Times are the clock of this database. The functions are what others may call: as the owner
 -- of the schema, in their own transactions. A plan that was made while a table was empty may
 -- outlive that by long: so some do not leave the choice of an index to what the tables hold.
@@ -242,6 +246,35 @@ language sql immutable as $$
 	select (hashtext(service || ' ' || order_key) & 63)::smallint
 $$;
 
+-- What jobs are owed to. It is not done in a snapshot of before, in which a job may be missing
+-- that was made by who had the lock. Twice, as the first time costs who submits no wait.
+create function twheel.keep_service() returns trigger language plpgsql as $$
+begin
+	if current_setting('transaction_isolation') <> 'read committed' then
+		raise feature_not_supported
+			using message = 'a service is deleted in a transaction that is read committed';
+	end if;
+	if exists (select from twheel.job j where j.service = old.id)
+	   or exists (select from twheel.queue q where q.service = old.id) then
+		raise dependent_objects_still_exist
+			using message = format('service %s has jobs', old.service);
+	end if;
+	return old;
+end $$;
+create trigger service_has_jobs before delete on twheel.service
+	for each row execute function twheel.keep_service();
+create trigger service_has_jobs_still after delete on twheel.service
+	for each row execute function twheel.keep_service();
+
+-- Whether there was one. Fails if it has jobs, or if somebody has submitted to it in a
+-- transaction that is open for longer than this waits.
+create function twheel.remove_service(service text) returns boolean
+language plpgsql set lock_timeout = '50ms' as $$
+begin
+	delete from twheel.service s where s.service = remove_service.service;
+	return found;
+end $$;
+
 -- Jobs, an element of each array for one; shards are those that the caller would like. Where
 -- "job" comes back null the key has been seen, before or in this call: lookup() tells whose it
 -- is.
@@ -252,7 +285,17 @@ language plpgsql set enable_seqscan = off as $$
 #variable_conflict use_column
 declare
 	clock timestamptz := twheel.owe();
+	locked integer[] := '{}';
+	s integer;
 begin
+	foreach s in array coalesce(services, '{}') loop
+		continue when s = any(locked);
+		perform from twheel.service v where v.id = s for key share;
+		if not found then
+			raise no_data_found using message = 'the service is gone';
+		end if;
+		locked := locked || s;
+	end loop;
 	return query
 	with u as materialized (
 		select u.*, nextval('twheel.job_id') as id

@@ -66,6 +66,30 @@ psql = Psql()
 sql = psql.ask
 
 
+class Held:
+    """A transaction of an application that stays open."""
+    def __init__(self, text):
+        program = os.path.join(os.environ.get("POSTGRES_BIN", ""), "psql")
+        self.process = subprocess.Popen([program, "-XAtq", os.environ["CONNINFO"]], text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process.stdin.write("begin; %s;\n" % text)
+        self.process.stdin.flush()
+        self.answer = self.process.stdout.readline().strip()
+
+    def end(self, how):
+        self.process.stdin.write(how + ";\n")
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.end("rollback")
+
+
 def rows():
     """All that a request could have made or changed."""
     return sql("select (select md5(coalesce(string_agg((id, at, state, service, attempt, key, "
@@ -663,6 +687,46 @@ def test_lists(node):
             "has_jobs")
 
 
+def test_deletion(node):
+    """Of a service, while somebody submits to it."""
+    stop, answers = threading.Event(), []
+
+    def client():
+        while not stop.is_set():
+            answers.append(node.ask("POST", "/v1/jobs", job(service="brief"))[:2])
+    threads = [threading.Thread(target=client) for _ in range(6)]
+    for t in threads:
+        t.start()
+    deleted = 0
+    for _ in range(60):
+        node.ask("PUT", "/v1/services/brief", {"kind": "queue"})
+        sql("delete from twheel.job j using twheel.service s where s.id = j.service and "
+            "s.service = 'brief'")
+        deleted += node.ask("DELETE", "/v1/services/brief")[0] == 204
+    stop.set()
+    for t in threads:
+        t.join()
+    ok(sql("select count(*) from twheel.job where service not in (select id from twheel.service)")
+       == "0" and deleted, "no job is left of a service that was deleted", deleted)
+    codes = {(a[0], (a[1].get("error") or {}).get("code")) for a in answers}
+    ok({(201, None), (422, "unknown_service")} <= codes <=
+       {(201, None), (422, "unknown_service"), (503, "busy")},
+       "who submits to a service that was deleted is told that there is none", codes)
+    node.ask("PUT", "/v1/services/brief", {"kind": "queue"})
+    sql("delete from twheel.job j using twheel.service s where s.id = j.service and "
+        "s.service = 'brief'")
+    with Held("select twheel.submit('brief', '%s')" % FAR) as held:
+        ok(error_is(node.ask("DELETE", "/v1/services/brief"), 503, "busy"),
+           "a service is not deleted while an application submits to it")
+        held.end("rollback")
+    id_ = sql("insert into twheel.backlog (job, due, service, attempt, state, payload) select "
+              "nextval('twheel.job_id'), now(), id, 1, 4, '' from twheel.service "
+              "where service = 'brief' returning job")
+    ok(node.ask("DELETE", "/v1/services/brief")[0] == 204, "then it is")
+    refused(node, "a dead job of a service that was deleted is not requeued", "POST",
+            "/v1/jobs/%s/requeue" % id_, None, 422, "unknown_service")
+
+
 def test_pause(node):
     node.ask("PATCH", "/v1/services/q", {"paused": True})
     time.sleep(0.2)
@@ -870,12 +934,8 @@ def test_down(node):
 
 def test_locked(node):
     """An application that has a key for long holds nobody else up."""
-    holder = subprocess.Popen([os.path.join(os.environ.get("POSTGRES_BIN", ""), "psql"), "-XAtq",
-                               os.environ["CONNINFO"]], stdin=subprocess.PIPE,
-                              stdout=subprocess.PIPE, text=True)
-    holder.stdin.write("begin; select twheel.submit('q', '%s', key => 'held');\n" % FAR)
-    holder.stdin.flush()
-    id_ = int(holder.stdout.readline())
+    held = Held("select twheel.submit('q', '%s', key => 'held')" % FAR)
+    id_ = int(held.answer)
     got = []
     thread = threading.Thread(target=lambda: got.append(node.ask("POST", "/v1/jobs", job(key="held"))))
     thread.start()
@@ -885,9 +945,7 @@ def test_locked(node):
        "who has another key is served")
     thread.join()
     ok(error_is(got[0], 503, "busy"), "who waits too long is told so", got[0][:2])
-    holder.stdin.write("commit;\n")
-    holder.stdin.close()
-    holder.wait()
+    held.end("commit")
     status, value, _ = node.ask("POST", "/v1/jobs", job(key="held"))
     ok(status == 200 and value["id"] == id_, "then the key stands for the application's job", value)
 
@@ -952,7 +1010,7 @@ def main():
     until(lambda: node.ask("POST", "/v1/jobs", {"service": "p", "at": FAR})[0] == 201)
     sql("delete from twheel.job")
     tests = [test_submit, test_payloads, test_wrong_jobs, test_many, test_jobs, test_lists,
-             test_pause, test_http, test_browsers, test_locked]
+             test_deletion, test_pause, test_http, test_browsers, test_locked]
     sql("delete from twheel.service where service = 'p'")
     test_services(node)
     sql("insert into twheel.service (service, kind, paused) values ('p', 'queue', true)")

@@ -196,7 +196,8 @@ static const struct db_stmt show = {
 	"from twheel.job_delay_task where id = $1 "
 	"union all (select jsonb_strip_nulls(jsonb_build_object('id', job, 'service', service, "
 	"'state', state, 'at', " UTC("due") ", 'attempt', attempt, 'key', key, "
-	"'order_key', order_key, 'tag', tag, 'ended', " UTC("at") ", 'message', message))::text, "
+	"'order_key', order_key, 'tag', tag, 'ended', " UTC("at") ", 'message', message, "
+	"'requeued', requeued))::text, "
 	"1 as o from twheel.job_delay_task_backlog where job = $1 order by at desc limit 1) "
 	"order by o limit 1",
 	{ PG_INT8 },
@@ -432,7 +433,8 @@ static void delete_jobs(struct request *r)
 	"select e.last, a.id, jsonb_strip_nulls(jsonb_build_object('id', a.id, " \
 	"'service', a.service, 'state', a.state, 'at', " UTC("a.due") ", " \
 	"'attempt', a.attempt, 'key', a.key, 'order_key', a.order_key, 'tag', a.tag, " \
-	"'bytes', a.bytes, 'ended', " UTC("a.ended") ", 'message', a.message))::text " \
+	"'bytes', a.bytes, 'ended', " UTC("a.ended") ", 'message', a.message, " \
+	"'requeued', a.requeued))::text " \
 	"from e left join lateral (select * from rows where (e.last is null or id <= e.last) " \
 	"and ($3 is null or service = $3) and ($4 is null or state = $4) " \
 	"order by id limit $2 + 1) a on true order by a.id"
@@ -444,26 +446,24 @@ static void delete_jobs(struct request *r)
 	"with j as materialized (select id, service, at, due, state, attempt, key, order_key, " \
 	"tag, length(payload) as bytes from twheel.job where id > $1" tag \
 	" order by id limit $6), " \
-	"q as materialized (select job as id, service, due, visible, taken, order_key, tag, " \
-	"length(payload) as bytes from twheel.queue where job > $1" tag \
+	"q as materialized (select job as id, service, due, visible, began, taken, key, " \
+	"order_key, tag, length(payload) as bytes from twheel.queue where job > $1" tag \
 	" order by job limit $6), rows as (" \
-	"select j.id, s.service, j.at as due, case j.state when 0 then case " \
-	"when j.due = 'infinity' then 'paused' when j.due > clock_timestamp() then 'delay' " \
-	"else 'ready' end when 1 then 'running' else 'accepted' end as state, j.attempt, j.key, " \
-	"j.order_key, j.tag, j.bytes, null::timestamptz as ended, " \
-	"null::text as message from j join twheel.service s on s.id = j.service " \
-	"union all select q.id, s.service, q.due, case when q.visible <= clock_timestamp() " \
-	"then 'ready' else 'running' end, q.taken, null, q.order_key, q.tag, q.bytes, " \
-	"null, null from q join twheel.service s on s.id = q.service)" \
+	"select j.id, s.service, j.at as due, twheel.job_state(j.state, j.due) as state, " \
+	"j.attempt, j.key, j.order_key, j.tag, j.bytes, null::timestamptz as ended, " \
+	"null::text as message, null::int8 as requeued " \
+	"from j join twheel.service s on s.id = j.service " \
+	"union all select q.id, s.service, q.due, twheel.queue_state(q.visible, q.began), " \
+	"q.taken, q.key, q.order_key, q.tag, q.bytes, null, null, null " \
+	"from q join twheel.service s on s.id = q.service)" \
 	PAGE(SCANNED("j") ", " SCANNED("q"))
 
 #define OVER(tag) \
 	"with b as materialized (select job as id, service, due, state, attempt, key, " \
-	"order_key, tag, at, message from twheel.backlog where job > $1" tag \
+	"order_key, tag, at, message, requeued from twheel.backlog where job > $1" tag \
 	" order by job limit $6), rows as (" \
-	"select b.id, s.service, b.due, " \
-	"(array['finished', 'failed', 'cancelled'])[b.state - 2] as state, b.attempt, b.key, " \
-	"b.order_key, b.tag, null::integer as bytes, b.at as ended, b.message " \
+	"select b.id, s.service, b.due, twheel.end_state(b.state) as state, b.attempt, b.key, " \
+	"b.order_key, b.tag, null::integer as bytes, b.at as ended, b.message, b.requeued " \
 	"from b left join twheel.service s on s.id = b.service)" PAGE(SCANNED("b"))
 
 #define LIST_TYPES	{ PG_INT8, PG_INT4, PG_TEXT, PG_TEXT, PG_TEXT, PG_INT4 }
@@ -516,7 +516,9 @@ static void add_arg(struct db_params *p, const struct arg *arg)
 static void get_jobs(struct request *r)
 {
 	static const char *const owed[] = { "delay", "ready", "paused", "running", "accepted", 0 };
-	static const char *const over[] = { "finished", "failed", "cancelled", 0 };
+	static const char *const over[] = {
+		"finished", "failed", "cancelled", "requeued", 0,
+	};
 	const struct arg *state = request_arg(r, "state"), *tag;
 	struct db_params p = {};
 	bool is_over;

@@ -196,13 +196,18 @@ void finish_overdue(struct node *n, const struct job *job)
 	add(n, &r);
 }
 
-/* Those that go on, if they are of this node, and those that waited for one that is over. */
+/*
+ * Those that go on, if they are of this node, and those that waited for one that is over. A
+ * report has a row for what is over as well.
+ */
 static void go_on(struct node *n, const PGresult *r)
 {
 	struct job row, *job;
 	int i;
 
 	for (i = 0; i < PQntuples(r); i++) {
+		if (db_int(r, i, 4) < 0)
+			continue;
 		row = horizon_row(r, i);
 		job = horizon_find(n, row.id);
 		/* It waits for some ms more each time that it could not begin. */
@@ -310,17 +315,36 @@ void finish_flush(struct node *n)
 	}
 }
 
+/* struct reported - who is to be told of a report */
+struct reported {
+	struct node *node;
+	db_fn *fn;
+	void *arg;
+};
+
+static void reported(void *arg, const struct db_answer *a)
+{
+	struct reported *r = arg;
+
+	if (a->status == DB_DONE)
+		go_on(r->node, a->result);
+	r->fn(r->arg, a);
+	free(r);
+}
+
 void finish_report(struct node *n, int64_t id, const char *token, bool is_done,
 		   const char *message, db_fn *fn, void *arg)
 {
+	struct reported *r = xmalloc(sizeof(*r));
 	struct db_params p = {};
 
+	*r = (struct reported){ n, fn, arg };
 	db_add_bytes(&p, n->lease.node, sizeof(n->lease.node));
 	db_add_int8(&p, id);
 	db_add_bytes(&p, token, strlen(token));
 	db_add_bool(&p, is_done);
 	db_add_bytes(&p, message, strlen(message));
-	db_query(&n->finish.db, &report, &p, fn, arg);
+	db_query(&n->finish.db, &report, &p, reported, r);
 }
 
 void finish_open(struct node *n)

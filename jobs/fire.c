@@ -102,10 +102,13 @@ enum { ROW_HELD, ROW_DONE, ROW_STILL };
 #define HAND \
 	"d as (delete from twheel.job j using u where " AS_SEEN \
 	"and j.due <= clock_timestamp() " IN_ORDER "returning j.*), " \
-	"q as (insert into twheel.queue (job, due, idem, service, order_key, tag, payload) " \
-	"select id, at, idem, service, order_key, tag, payload from d order by at, id), " \
+	"q as (insert into twheel.queue " \
+	"(job, due, idem, service, taken, key, order_key, tag, payload) " \
+	"select id, at, idem, service, attempt, key, order_key, tag, payload " \
+	"from d order by at, id), " \
 	"l as (insert into twheel.execlog (job, late_us, node, service, attempt, outcome) " \
-	"select id, date_part('epoch', clock_timestamp() - due) * 1e6, $1, service, 1, 4 from d) " \
+	"select id, date_part('epoch', clock_timestamp() - due) * 1e6, $1, service, " \
+	"attempt + 1, 4 from d) " \
 	HELD_ROW " union all select 1, id, null from d" STILL_ROWS("")
 
 #define MARK \

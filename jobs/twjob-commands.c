@@ -119,7 +119,7 @@ int cmd_move(const struct options *opt, const char *id)
 static bool is_over(const char *state)
 {
 	return state && (!strcmp(state, "finished") || !strcmp(state, "failed") ||
-			 !strcmp(state, "cancelled"));
+			 !strcmp(state, "cancelled") || !strcmp(state, "requeued"));
 }
 
 static void list_over(const struct options *opt, const char *state, const char *service)
@@ -130,7 +130,7 @@ static void list_over(const struct options *opt, const char *state, const char *
 
 	snprintf(limit, sizeof(limit), "%lld", (long long)opt->limit);
 	print_query(db, opt->json, "select job as id, service, at, due, state, attempt, key,"
-		    " order_key, tag, message from twheel.job_delay_task_backlog"
+		    " order_key, tag, message, requeued from twheel.job_delay_task_backlog"
 		    " where ($1::text is null or service = $1) and state = $2"
 		    " and ($3::text is null or tag = $3)"
 		    " order by at desc, id desc limit $4::bigint", 4, params);
@@ -166,7 +166,9 @@ static void show_json(PGconn *db, const char *id)
 		"'calls', (select coalesce(json_agg(e order by e.at), '[]')"
 		"	from twheel.job_delay_task_execlog e where e.job = $1::bigint),"
 		"'ends', (select coalesce(json_agg(b order by b.at), '[]')"
-		"	from twheel.job_delay_task_backlog b where b.job = $1::bigint))", 1, &id);
+		"	from twheel.job_delay_task_backlog b where b.job = $1::bigint),"
+		"'was', (select b.job from twheel.job_delay_task_backlog b"
+		"	where b.requeued = $1::bigint limit 1))", 1, &id);
 	char *s = PQgetvalue(r, 0, 0);
 
 	/* json_agg() puts each element on a line of its own; none is within a text. */
@@ -186,15 +188,18 @@ static void print_section(const char *title, const PGresult *r)
 
 int cmd_show(const struct options *opt, const char *id)
 {
-	PGresult *job, *calls, *ends;
+	PGresult *job, *calls, *ends, *was;
 	PGconn *db;
 	int found;
 
 	check_id(id);
 	db = must_open_db(opt->conninfo);
 	job = ask(db, "select * from twheel.job_delay_task where id = $1", 1, &id);
-	ends = ask(db, "select at, state, service, due, attempt, key, order_key, tag, message"
-		   " from twheel.job_delay_task_backlog where job = $1 order by at", 1, &id);
+	ends = ask(db, "select at, state, service, due, attempt, key, order_key, tag, message,"
+		   " requeued from twheel.job_delay_task_backlog where job = $1 order by at", 1,
+		   &id);
+	was = ask(db, "select job, at, attempt, key, message from twheel.job_delay_task_backlog"
+		  " where requeued = $1", 1, &id);
 	calls = ask(db, "select at, attempt, outcome, status, late_ms, took_ms, node, message"
 		    " from twheel.job_delay_task_execlog where job = $1 order by at", 1, &id);
 	found = PQntuples(job) + PQntuples(ends) + PQntuples(calls);
@@ -209,10 +214,12 @@ int cmd_show(const struct options *opt, const char *id)
 			printf("%-10s %s\n", "id", id);
 		print_section("attempts", calls);
 		print_section("ended", ends);
+		print_section("requeued from", was);
 	}
 	PQclear(job);
 	PQclear(calls);
 	PQclear(ends);
+	PQclear(was);
 	PQfinish(db);
 	return found ? 0 : STATUS_NONE;
 }

@@ -53,13 +53,15 @@ static const struct {
 	  "given, or empty. With --key a job that is submitted twice is there once: the id of\n"
 	  "the first is printed.", SUBMIT, 1, 2 },
 	{ "cancel", " ID... | --tag T",
-	  "Cancel jobs that are not due yet, those named or all of a tag. What was cancelled\n"
-	  "will not start.", CANCEL, 0, ANY_NUMBER },
+	  "Cancel jobs that nobody has begun, or that wait for their next attempt, those\n"
+	  "named or all of a tag. What was cancelled will not start.", CANCEL, 0, ANY_NUMBER },
 	{ "move", " ID --at TIME | --in DURATION",
-	  "Have a job that is not due yet at another time.", MOVE, 1, 1 },
+	  "Have a job that nobody has begun, or that waits for its next attempt, at another\n"
+	  "time.", MOVE, 1, 1 },
 	{ "ls", "",
 	  "List jobs that wait or run, in the order of their times. With --state finished,\n"
-	  "failed or cancelled: those that are over, the last ones first.", LS, 0, 0 },
+	  "failed, cancelled or requeued: those that are over, the last ones first.",
+	  LS, 0, 0 },
 	{ "show", " ID",
 	  "Show a job, each attempt at it, and how it ended.", SHOW, 1, 1 },
 	{ "service set", " NAME KEY=VALUE...",
@@ -127,7 +129,8 @@ static const struct {
 	  HELP_INDENT "transaction", 'L', SUBMIT },
 	{ "service", "NAME", "only of that service", 'S', LS },
 	{ "state", "S", "only those that are delay, ready, running, accepted\n"
-	  HELP_INDENT "or paused; or finished, failed or cancelled", 'A', LS },
+	  HELP_INDENT "or paused; or finished, failed, cancelled or requeued",
+	  'A', LS },
 	{ "limit", "N", "at most so many, 100 if not given", 'l', LS | DEAD_LS },
 	{ "wait", "DURATION", "until it owns nothing any more; fails after that", 'w', DRAIN },
 	{ "jobs", "N", "run up to N commands at once (also -j N), 1 if not\n"
@@ -215,7 +218,7 @@ static const char *check_state(const char *s)
 {
 	static const char *const states[] = {
 		"delay", "ready", "running", "accepted", "paused",
-		"finished", "failed", "cancelled",
+		"finished", "failed", "cancelled", "requeued",
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(states); i++) {

@@ -133,11 +133,14 @@ create table twheel.queue (
 	seq		bigint generated always as identity primary key,
 	job		bigint not null,
 	due		timestamptz not null,	-- job.at
-	visible		timestamptz not null default '-infinity',
+	visible		timestamptz not null default '-infinity',	-- others have it from then on
+	began		timestamptz,		-- when it was taken; null: nobody has it
+	late_us		bigint,			-- at that, since it was to be had
 	idem		uuid not null,
 	service		integer not null,
-	taken		integer not null default 0,
+	taken		integer not null default 0,	-- how often, and the attempts before
 	agent		text not null default '',
+	key		text,
 	order_key	text,
 	tag		text,
 	payload		bytea not null
@@ -145,9 +148,10 @@ create table twheel.queue (
 create unique index queue_job on twheel.queue (job, agent);
 create index queue_service on twheel.queue (service, seq)
 	where service is not null;	-- always; but not for who knows "seq" alone
+create index queue_tag on twheel.queue (tag, job) where tag is not null;
 create index queue_order on twheel.queue (order_key, service, seq) where order_key is not null;
 
--- One row for each call, or hand-over.
+-- One row for each attempt, when it is over, and for each hand-over.
 create table twheel.execlog (
 	at		timestamptz not null default clock_timestamp(),
 	job		bigint not null,
@@ -161,6 +165,9 @@ create table twheel.execlog (
 	message		text
 ) partition by range (at);
 create index execlog_at on twheel.execlog using brin (at) with (pages_per_range = 8);
+-- Who asks for a job waits for some ms; a tree would cost each call more than its row does.
+create index execlog_job on twheel.execlog using brin (job int8_minmax_multi_ops)
+	with (pages_per_range = 8);
 
 -- One row for each job that is over. What failed keeps its payload, to be requeued.
 create table twheel.backlog (
@@ -169,7 +176,8 @@ create table twheel.backlog (
 	due		timestamptz not null,	-- job.at
 	service		integer not null,
 	attempt		integer not null,
-	state		smallint not null,	-- 3 finished, 4 failed, 5 cancelled
+	state		smallint not null,	-- 3 finished, 4 failed, 5 cancelled, 6 requeued
+	requeued	bigint,			-- as which job
 	key		text,
 	order_key	text,
 	tag		text,
@@ -177,7 +185,28 @@ create table twheel.backlog (
 	payload		bytea
 ) partition by range (at);
 create index backlog_job on twheel.backlog (job);
-create index backlog_failed on twheel.backlog (service, at) where state = 4;
+create index backlog_requeued on twheel.backlog (requeued) where requeued is not null;
+
+-- States as people know them. Where they are asked for by name they have to be written as they
+-- are in the index, which is what the planner goes by; it sees through these functions.
+create function twheel.job_state(state smallint, due timestamptz) returns text
+language sql volatile as $$
+	select case state when 0 then case when due = 'infinity' then 'paused'
+					   when due > clock_timestamp() then 'delay'
+					   else 'ready' end
+		when 1 then 'running' else 'accepted' end
+$$;
+create function twheel.queue_state(visible timestamptz, began timestamptz) returns text
+language sql volatile as $$
+	select case when visible <= clock_timestamp() then 'ready'
+		    when began is null then 'delay' else 'running' end
+$$;
+create function twheel.end_state(state smallint) returns text language sql immutable as $$
+	select case state when 3 then 'finished' when 4 then 'failed' when 5 then 'cancelled'
+		when 6 then 'requeued' end
+$$;
+create index backlog_failed on twheel.backlog (service, at)
+	where twheel.end_state(state) = 'failed';
 
 -- A clock that is set must not stop everything.
 create table twheel.execlog_other partition of twheel.execlog default;
@@ -411,7 +440,8 @@ begin
 	return made.job;
 end $$;
 
--- Where a job is: 'waiting', 'running' (or with consumers), 'gone', or 'unknown'.
+-- Where a job is: 'waiting', 'running' (or with a consumer), 'gone', or 'unknown'. In the queue it
+-- waits as long as nobody has it: whose consumer has not finished it in time nobody has.
 create function twheel.fate(job bigint) returns text
 language plpgsql stable security definer set search_path = twheel, pg_temp
 set enable_seqscan = off as $$
@@ -420,12 +450,35 @@ begin
 	return coalesce(
 		(select case j.state when 0 then 'waiting' else 'running' end
 		 from twheel.job j where j.id = fate.job),
-		(select 'running' from twheel.queue q where q.job = fate.job limit 1),
+		(select case when bool_or(twheel.queue_state(q.visible, q.began) = 'running')
+			     then 'running' else 'waiting' end
+		 from twheel.queue q where q.job = fate.job having count(*) > 0),
 		(select 'gone' from twheel.backlog b where b.job = fate.job limit 1),
 		'unknown');
 end $$;
 
--- 'cancelled': it will not start. 'running', 'gone', 'unknown': nothing was changed.
+-- Locks what there is of a job in the queue, so that it is not taken: 'waiting'. 'running' if a
+-- consumer has it, or is at it in a transaction that is open: then nothing stays locked. Null:
+-- it is not there.
+create function twheel.withdraw(job bigint) returns text
+language plpgsql set lock_timeout = '50ms' set enable_seqscan = off as $$
+#variable_conflict use_column
+begin
+	perform from twheel.queue q where q.job = withdraw.job order by q.agent for update;
+	if not found then
+		return null;
+	end if;
+	if exists (select from twheel.queue q where q.job = withdraw.job
+			and twheel.queue_state(q.visible, q.began) = 'running') then
+		raise lock_not_available;
+	end if;
+	return 'waiting';
+exception when lock_not_available then
+	return 'running';
+end $$;
+
+-- 'cancelled': it will not start, or not again. 'running', 'gone', 'unknown': nothing was
+-- changed.
 create function twheel.cancel(job bigint) returns text
 language plpgsql security definer set search_path = twheel, pg_temp
 set enable_seqscan = off as $$
@@ -437,19 +490,32 @@ begin
 		with d as (delete from twheel.job j where j.id = job and j.state = 0 returning j.*)
 		insert into twheel.backlog (job, due, service, attempt, state, key, order_key, tag)
 		select d.id, d.at, d.service, d.attempt, 5, d.key, d.order_key, d.tag from d;
-		fate := case when found then 'cancelled' else twheel.fate(job) end;
+		if found then
+			return 'cancelled';
+		end if;
+		fate := twheel.withdraw(job);
+		if fate = 'waiting' then
+			with d as (delete from twheel.queue q where q.job = cancel.job returning q.*)
+			insert into twheel.backlog (job, due, service, attempt, state, key, order_key,
+						    tag)
+			select d.job, d.due, d.service, d.taken, 5, d.key, d.order_key, d.tag
+			from d limit 1;
+			return 'cancelled';
+		end if;
+		fate := coalesce(fate, twheel.fate(job));
 	end loop;
 	return fate;
 end $$;
 
 -- Up to "most" of those of a tag, of which there may be more while that many were. It passes
--- over those that somebody else is moving, cancelling or handing over.
+-- over those that somebody else is moving, cancelling, handing over or taking.
 create function twheel.cancel_tag(tag text, most integer default 1000) returns integer
 language plpgsql security definer set search_path = twheel, pg_temp
 set plan_cache_mode = force_custom_plan set enable_bitmapscan = off as $$
 #variable_conflict use_variable
 declare
 	nr integer;
+	nr_queued integer;
 begin
 	with p as materialized (
 		select j.id from twheel.job j where j.tag = tag and j.state = 0
@@ -460,10 +526,21 @@ begin
 	insert into twheel.backlog (job, due, service, attempt, state, key, order_key, tag)
 	select d.id, d.at, d.service, d.attempt, 5, d.key, d.order_key, d.tag from d;
 	get diagnostics nr = row_count;
-	return nr;
+	with p as materialized (
+		select q.seq from twheel.queue q where q.tag = cancel_tag.tag
+			and (q.began is null or q.visible <= clock_timestamp())
+		order by q.job limit coalesce(most, 1000) - nr for update skip locked
+	), d as (
+		delete from twheel.queue q where q.seq = any(array(select p.seq from p)) returning q.*
+	)
+	insert into twheel.backlog (job, due, service, attempt, state, key, order_key, tag)
+	select d.job, d.due, d.service, d.taken, 5, d.key, d.order_key, d.tag from d;
+	get diagnostics nr_queued = row_count;
+	return nr + nr_queued;
 end $$;
 
--- 'moved', or as cancel().
+-- 'moved', or as cancel(). What is in the queue leaves it: there it would hold up others of its
+-- order key.
 create function twheel.move(job bigint, at timestamptz, announce boolean default true)
 returns text language plpgsql security definer set search_path = twheel, pg_temp
 set enable_seqscan = off as $$
@@ -478,17 +555,36 @@ begin
 		update twheel.job j set at = move.at, due = greatest(move.at, clock)
 		where j.id = job and j.state = 0
 		returning j.shard, j.id, j.due, j.service, j.slack_ms, j.key into m;
-		fate := case when found then 'moved' else twheel.fate(job) end;
-	end loop;
-	if fate = 'moved' then
-		update twheel.seen s set until = m.due + interval '24 hours'
-		where s.service = m.service and s.key = m.key;
-		if announce then
-			perform twheel.announce(m.shard, m.id, m.due, m.service, m.slack_ms);
+		exit when found;
+		fate := twheel.withdraw(job);
+		if fate = 'waiting' then
+			with d as (delete from twheel.queue q where q.job = move.job returning q.*)
+			insert into twheel.job as j (id, due, at, idem, service, attempt, shard, key,
+						     order_key, tag, payload)
+			select d.job, greatest(move.at, clock), move.at, d.idem, d.service, d.taken,
+				case when d.order_key is null then floor(random() * 64)::smallint
+				     else twheel.shard_of(d.service, d.order_key) end,
+				d.key, d.order_key, d.tag, d.payload
+			from d limit 1
+			returning j.shard, j.id, j.due, j.service, j.slack_ms, j.key into m;
+			exit;
 		end if;
+		fate := coalesce(fate, twheel.fate(job));
+	end loop;
+	if fate <> 'waiting' then
+		return fate;
 	end if;
-	return fate;
+	update twheel.seen s set until = m.due + interval '24 hours'
+	where s.service = m.service and s.key = m.key;
+	if announce then
+		perform twheel.announce(m.shard, m.id, m.due, m.service, m.slack_ms);
+	end if;
+	return 'moved';
 end $$;
+
+create function twheel.us_since(since timestamptz) returns bigint language sql volatile as $$
+	select greatest(extract(epoch from clock_timestamp() - since) * 1000000, 0)::bigint
+$$;
 
 -- For consumers. What is taken is invisible to others for so long, and is had again by
 -- whoever takes next if it was not finished by then. "floor" is the least seq that the
@@ -508,105 +604,124 @@ declare
 begin
 	return query
 	with p as materialized (
-		select q.seq from twheel.queue q
+		select q.* from twheel.queue q
 		where q.service = s and q.seq >= coalesce(take.floor, 0)
 			and q.visible <= clock_timestamp()
 			and (q.order_key is null or not exists (
 				select from twheel.queue b where b.order_key = q.order_key
 					and b.service = q.service and b.seq < q.seq))
 		order by q.seq limit coalesce(most, 1) for update skip locked
+	), lost as (
+		insert into twheel.execlog (job, late_us, took_us, service, attempt, outcome, message)
+		select p.job, p.late_us, twheel.us_since(p.began), p.service, p.taken,
+			case when p.taken < attempts then 1 else 2 end, 'neither finished nor failed'
+		from p where p.began is not null
 	), gone as (
 		delete from twheel.queue q
 		where q.seq = any(array(select p.seq from p)) and q.taken >= attempts
 		returning q.*
 	), dead as (
-		insert into twheel.backlog (job, due, service, attempt, state, order_key, tag, message,
-					    payload)
-		select g.job, g.due, g.service, g.taken, 4, g.order_key, g.tag,
-			'taken, and neither finished nor failed', g.payload from gone g
+		insert into twheel.backlog (job, due, service, attempt, state, key, order_key, tag,
+					    message, payload)
+		select g.job, g.due, g.service, g.taken, 4, g.key, g.order_key, g.tag,
+			case when g.began is null then 'has no attempts left'
+			     else 'taken, and neither finished nor failed' end, g.payload
+		from gone g
 	)
-	update twheel.queue q set visible = clock_timestamp() + take.visible, taken = q.taken + 1
+	update twheel.queue q set visible = clock_timestamp() + take.visible, taken = q.taken + 1,
+		began = clock_timestamp(), late_us = twheel.us_since(greatest(q.due, q.visible))
 	where q.seq = any(array(select p.seq from p)) and q.taken < attempts
 	returning q.seq, q.job, q.due, q.idem, q.taken, q.agent, q.order_key, q.tag, q.payload;
 end $$;
 
--- True as long as nobody else has taken it since.
+-- True as long as it was not given back, and nobody else has taken it since.
 create function twheel.extend(seq bigint, taken integer, visible interval) returns boolean
 language plpgsql security definer set search_path = twheel, pg_temp
 set enable_seqscan = off as $$
 #variable_conflict use_variable
 begin
 	update twheel.queue q set visible = clock_timestamp() + extend.visible
-	where q.seq = extend.seq and q.taken = extend.taken;
+	where q.seq = extend.seq and q.taken = extend.taken and q.began is not null;
 	return found;
 end $$;
 
--- Ends what was taken. False: somebody else has taken it since, and this transaction should
--- not be committed.
+-- Ends what was taken. False: it was given back, or cancelled when its time was over, or somebody
+-- else has taken it since; and this transaction should not be committed.
 create function twheel.finish(seq bigint, taken integer) returns boolean
 language plpgsql security definer set search_path = twheel, pg_temp
 set enable_seqscan = off as $$
 #variable_conflict use_variable
 begin
 	with d as (
-		delete from twheel.queue q where q.seq = finish.seq and q.taken = finish.taken
+		delete from twheel.queue q
+		where q.seq = finish.seq and q.taken = finish.taken and q.began is not null
 		returning q.*
+	), l as (
+		insert into twheel.execlog (job, late_us, took_us, service, attempt, outcome)
+		select d.job, d.late_us, twheel.us_since(d.began), d.service, d.taken, 0 from d
 	)
-	insert into twheel.backlog (job, due, service, attempt, state, order_key, tag)
-	select d.job, d.due, d.service, d.taken, 3, d.order_key, d.tag from d;
+	insert into twheel.backlog (job, due, service, attempt, state, key, order_key, tag)
+	select d.job, d.due, d.service, d.taken, 3, d.key, d.order_key, d.tag from d;
 	return found;
 end $$;
 
 -- Gives back what was taken: to be had again after a while, or dead if that was the last
--- attempt of the service. 'again', 'dead', or 'lost' if somebody else has taken it since.
+-- attempt of the service. 'again', 'dead', or 'lost' if it was not this consumer's any more.
 create function twheel.fail(seq bigint, taken integer, message text default null,
 			    again interval default null)
 returns text language plpgsql security definer set search_path = twheel, pg_temp
 set enable_seqscan = off as $$
 #variable_conflict use_variable
 declare
-	s record;
+	row twheel.queue;
+	s twheel.service;
+	is_last boolean;
 begin
-	select v.* into s from twheel.service v where v.id = (
-		select q.service from twheel.queue q where q.seq = fail.seq and q.taken = fail.taken);
+	message := left(message, 1000);
+	select q.* into row from twheel.queue q
+	where q.seq = fail.seq and q.taken = fail.taken and q.began is not null for update;
 	if not found then
 		return 'lost';
 	end if;
-	if taken < s.max_attempts then
-		update twheel.queue q set visible = clock_timestamp() + coalesce(again,
+	select v.* into s from twheel.service v where v.id = row.service;
+	is_last := taken >= s.max_attempts;
+	insert into twheel.execlog (job, late_us, took_us, service, attempt, outcome, message)
+	values (row.job, row.late_us, twheel.us_since(row.began), row.service, taken,
+		case when is_last then 2 else 1 end, message);
+	if not is_last then
+		update twheel.queue q set began = null, visible = clock_timestamp() + coalesce(again,
 			random() * least(s.backoff_max_ms, s.backoff_ms * 2.0 ^ least(taken - 1, 30))
 				* interval '1 millisecond')
-		where q.seq = fail.seq and q.taken = fail.taken;
-		return case when found then 'again' else 'lost' end;
+		where q.seq = fail.seq;
+		return 'again';
 	end if;
-	with d as (
-		delete from twheel.queue q where q.seq = fail.seq and q.taken = fail.taken returning q.*
-	)
-	insert into twheel.backlog (job, due, service, attempt, state, order_key, tag, message,
+	delete from twheel.queue q where q.seq = fail.seq;
+	insert into twheel.backlog (job, due, service, attempt, state, key, order_key, tag, message,
 				    payload)
-	select d.job, d.due, d.service, d.taken, 4, d.order_key, d.tag, left(fail.message, 1000),
-		d.payload from d;
-	return case when found then 'dead' else 'lost' end;
+	values (row.job, row.due, row.service, taken, 4, row.key, row.order_key, row.tag, message,
+		row.payload);
+	return 'dead';
 end $$;
 
--- Submits a dead job again, as a new one. Null: there is no such dead job any more.
+-- Submits a dead job again, as a new one, which the old one names from then on. Null: there is no
+-- such dead job.
 create function twheel.requeue(job bigint) returns bigint
 language plpgsql security definer set search_path = twheel, pg_temp
 set enable_seqscan = off as $$
 #variable_conflict use_variable
 declare
-	b record;
+	b twheel.backlog;
 	made record;
 begin
-	delete from twheel.backlog l where l.job = requeue.job
-		and l.state + 0 = 4	-- not by backlog_failed
-	returning l.* into b;
+	select l.* into b from twheel.backlog l where l.job = requeue.job and l.state = 4 for update;
 	if not found then
 		return null;
 	end if;
 	select i.* into made from twheel.insert_jobs(
 		array[floor(random() * 64)::smallint], array[b.service], array[clock_timestamp()],
 		array[null::text], array[b.order_key], array[b.tag], array[0], array[b.payload]) i;
+	update twheel.backlog l set state = 6, requeued = made.job, payload = null
+	where l.job = requeue.job and l.state = 4;
 	perform twheel.announce(made.shard, made.job, made.due, b.service, 0);
 	return made.job;
 end $$;
@@ -616,17 +731,12 @@ create view twheel.job_callback_service as
 	select service, kind, target, timeout_ms, max_attempts, backoff_ms, backoff_max_ms,
 		concurrency, rate_per_s, delivery, paused from twheel.service;
 create view twheel.job_delay_task as
-	select j.id, s.service, j.at as due, case j.state
-			when 0 then case when j.due = 'infinity' then 'paused'
-					 when j.due > clock_timestamp() then 'delay'
-					 else 'ready' end
-			when 1 then 'running' else 'accepted' end as state,
+	select j.id, s.service, j.at as due, twheel.job_state(j.state, j.due) as state,
 		j.attempt, j.key, j.order_key, j.tag, length(j.payload) as bytes
 	from twheel.job j join twheel.service s on s.id = j.service
 	union all
-	select q.job, s.service, q.due,
-		case when q.visible <= clock_timestamp() then 'ready' else 'running' end,
-		q.taken, null, q.order_key, q.tag, length(q.payload)
+	select q.job, s.service, q.due, twheel.queue_state(q.visible, q.began),
+		q.taken, q.key, q.order_key, q.tag, length(q.payload)
 	from twheel.queue q join twheel.service s on s.id = q.service;
 create view twheel.job_delay_task_execlog as
 	select e.at, e.job, s.service, e.attempt, e.late_us / 1000.0 as late_ms,
@@ -636,8 +746,8 @@ create view twheel.job_delay_task_execlog as
 	from twheel.execlog e left join twheel.service s on s.id = e.service;
 create view twheel.job_delay_task_backlog as
 	select b.at, b.job, s.service, b.due, b.attempt,
-		(array['finished', 'failed', 'cancelled'])[b.state - 2] as state,
-		b.key, b.order_key, b.tag, b.message
+		twheel.end_state(b.state) as state,
+		b.key, b.order_key, b.tag, b.message, b.requeued
 	from twheel.backlog b left join twheel.service s on s.id = b.service;
 
 revoke all on all functions in schema twheel from public;
@@ -649,7 +759,7 @@ grant select on twheel.cluster to twheel_node;
 grant usage, select on all sequences in schema twheel to twheel_node;
 grant execute on all functions in schema twheel to twheel_node;
 grant execute on function twheel.submit, twheel.cancel, twheel.cancel_tag, twheel.move,
-	twheel.fate, twheel.take, twheel.extend, twheel.finish, twheel.fail, twheel.requeue
+	twheel.job_state, twheel.queue_state, twheel.end_state, twheel.fate, twheel.take, twheel.extend, twheel.finish, twheel.fail, twheel.requeue
 	to twheel_app;
 grant select on twheel.job_callback_service, twheel.job_delay_task,
 	twheel.job_delay_task_execlog, twheel.job_delay_task_backlog to twheel_app, twheel_node;

@@ -5,6 +5,7 @@ import base64
 import calendar
 import hashlib
 import http.client
+import http.server
 import json
 import os
 import re
@@ -366,6 +367,7 @@ def test_submit(node):
     ok(status == 201 and until(lambda: sql(
         "select count(*) from twheel.queue where job = %d" % value["id"]) == "1"),
        "a job without a time is done now", value)
+    sql("select twheel.take('q', 1000)")
     refused(node, "a job that has begun cannot be cancelled", "DELETE", "/v1/jobs/%d" % value["id"],
             None, 409, "running")
     refused(node, "a job that has begun cannot be moved", "PATCH", "/v1/jobs/%d" % value["id"],
@@ -617,6 +619,43 @@ def test_jobs(node):
     refused(node, "a dead job can be submitted again once", "POST", "/v1/jobs/500000/requeue", None,
             404, "not_failed")
 
+    shown = node.ask("GET", "/v1/jobs/500000")[1]
+    ok(shown["state"] == "requeued" and shown["requeued"] == value["id"],
+       "a dead job that was submitted again says as which", shown)
+    ok([j["id"] for j in node.ask("GET", "/v1/jobs?state=requeued")[1]["jobs"]] == [500000],
+       "jobs that were submitted again are listed as that")
+
+    def in_queue():
+        id_ = node.ask("POST", "/v1/jobs", {"service": "q", "key": "k", "tag": "in queue"})[1]["id"]
+        until(lambda: sql("select count(*) from twheel.queue where job = %d" % id_) == "1")
+        return id_, "/v1/jobs/%d" % id_
+
+    def listed(state):
+        return [j["id"] for j in node.ask("GET", "/v1/jobs?tag=in%%20queue&state=%s" % state)[1]["jobs"]]
+    id_, path = in_queue()
+    shown = node.ask("GET", path)[1]
+    ok(shown["state"] == "ready" and shown["key"] == "k" and listed("ready") == [id_],
+       "what is in a queue is ready", shown)
+    status, value, _ = node.ask("DELETE", path)
+    ok(status == 200 and sql("select count(*) from twheel.queue where job = %d" % id_) == "0",
+       "what no consumer has taken is cancelled", value)
+    sql("delete from twheel.seen where key = 'k'")
+    id_, path = in_queue()
+    sql("select twheel.take('q', 1000, '1 hour')")
+    ok(node.ask("GET", path)[1]["state"] == "running" and listed("running") == [id_],
+       "what a consumer has is running")
+    refused(node, "what a consumer has is not cancelled", "DELETE", path, None, 409, "running")
+    refused(node, "what a consumer has is not moved", "PATCH", path, {"at": FAR}, 409, "running")
+    sql("select twheel.fail(seq, taken, 'no', '1 hour') from twheel.queue where job = %d" % id_)
+    ok(node.ask("GET", path)[1]["state"] == "delay" and listed("delay") == [id_],
+       "what a consumer has given back is delayed")
+    status, value, _ = node.ask("PATCH", path, {"delay_ms": 0})
+    ok(status == 200 and until(lambda: sql("select taken from twheel.queue where job = %d" % id_)
+                               == "1"),
+       "what is moved goes to the queue once more, with its attempts", value)
+    ok(node.ask("DELETE", "/v1/jobs?tag=in%20queue")[1] == {"cancelled": 1, "more": False},
+       "what is in a queue is cancelled by its tag")
+
     token = {"Twheel-Token": "0" * 64}
     refused(node, "a result needs the token of its attempt", "POST", "/v1/jobs/1/result",
             {"outcome": "done"}, 401, "unauthorized", "Twheel-Token")
@@ -694,11 +733,12 @@ def test_deletion(node):
     def client():
         while not stop.is_set():
             answers.append(node.ask("POST", "/v1/jobs", job(service="brief"))[:2])
-    threads = [threading.Thread(target=client) for _ in range(6)]
+            time.sleep(0.01)
+    threads = [threading.Thread(target=client) for _ in range(4)]
     for t in threads:
         t.start()
-    deleted = 0
-    for _ in range(60):
+    deleted, end = 0, time.monotonic() + 60
+    while deleted < 30 and time.monotonic() < end:
         node.ask("PUT", "/v1/services/brief", {"kind": "queue"})
         sql("delete from twheel.job j using twheel.service s where s.id = j.service and "
             "s.service = 'brief'")
@@ -876,6 +916,50 @@ def test_tokens():
     ok(node.stop() == 0, "a node with tokens ends well", node.log[-20:])
 
 
+class Acceptor(http.server.BaseHTTPRequestHandler):
+    """Answers 202, and keeps the headers of each call."""
+    calls = []
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.calls.append(dict(self.headers))
+        self.send_response(202)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+def test_reports():
+    """A look would find what goes on as well, but not within the time that is waited here."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Acceptor)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    node, calls = Node("poll_ms=60000", "name=reports"), Acceptor.calls
+    until(lambda: {n["this"]: n["shards"] for n in node.ask("GET", "/v1/nodes")[1]["nodes"]}
+          .get(True) == 32)
+    node.ask("PUT", "/v1/services/reports", {
+        "kind": "http", "target": "http://127.0.0.1:%d/" % server.server_port, "backoff_ms": 1,
+        "backoff_max_ms": 1})
+    id_ = node.ask("POST", "/v1/jobs", {"service": "reports"})[1]["id"]
+
+    def report(outcome):
+        return node.ask("POST", "/v1/jobs/%d/result" % id_, {"outcome": outcome},
+                        {"Twheel-Token": calls[-1]["Twheel-Token"]})[0]
+
+    def accepted():
+        return node.ask("GET", "/v1/jobs/%d" % id_)[1].get("state") == "accepted"
+    ok(until(lambda: len(calls) == 1 and accepted()), "a job that was answered 202 is accepted")
+    ok(report("failed") == 200 and until(lambda: len(calls) == 2, 20),
+       "a job that is reported as failed is tried again soon", len(calls))
+    ok(until(accepted) and report("done") == 200 and
+       node.ask("GET", "/v1/jobs/%d" % id_)[1]["state"] == "finished",
+       "a job that is reported as done is finished")
+    node.stop()
+    server.shutdown()
+    server.server_close()
+
+
 def test_bounds():
     node = Node("max_waiting=1")
     sql("analyze twheel.job")
@@ -1018,6 +1102,7 @@ def main():
         if len(sys.argv) < 2 or test.__name__ in sys.argv[1:]:
             test(node)
     test_tokens()
+    test_reports()
     test_bounds()
     test_down(node)
     test_openapi(node)

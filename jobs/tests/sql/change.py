@@ -59,15 +59,28 @@ def _(s):
     equal(s.owner.value("select count(*) from twheel.job"), "1")
 
 
-@test("a cancel that meets a hand-over waits, and says that it runs")
+@test("a cancel that meets a hand-over waits, and cancels what nobody has taken")
 def _(s):
     job = submit(s)
     s.node.rows("begin; " + HAND_OVER % job)
     s.app.send("select twheel.cancel(%s)" % job)
     s.blocked(s.app)
     s.node.rows("commit")
-    equal(s.app.answer(), [("running",)])
-    equal(s.owner.rows("select * from twheel.backlog"), [])
+    equal(s.app.answer(), [("cancelled",)])
+    equal(s.app.column("select seq from twheel.take('h')"), [])
+    equal(s.owner.column("select job from twheel.backlog where state = 5"), [job])
+
+
+@test("a move that meets a hand-over waits, and takes the job out of the queue")
+def _(s):
+    job = submit(s)
+    s.node.rows("begin; " + HAND_OVER % job)
+    s.app.send("select twheel.move(%s, '2100-01-01Z')" % job)
+    s.blocked(s.app)
+    s.node.rows("commit")
+    equal(s.app.answer(), [("moved",)])
+    equal(s.app.column("select seq from twheel.take('h')"), [])
+    equal(s.owner.column("select due = '2100-01-01Z' from twheel.job where id = %s" % job), ["t"])
 
 
 @test("a cancel that meets a mark waits, and says that it runs")
@@ -265,4 +278,6 @@ def _(s):
     s.owner.rows(HAND_OVER % jobs[3])
     s.app.value("select twheel.cancel(%s)" % jobs[4])
     equal([s.app.value("select twheel.fate(%s)" % job) for job in jobs + ["-1", "null"]],
-          ["waiting", "running", "running", "running", "gone", "unknown", "unknown"])
+          ["waiting", "running", "running", "waiting", "gone", "unknown", "unknown"])
+    s.app.rows("select twheel.take('h')")
+    equal(s.app.value("select twheel.fate(%s)" % jobs[3]), "running")

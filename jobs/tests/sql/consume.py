@@ -239,7 +239,7 @@ def _(s):
     seqs = s.in_queue([None] * 200)
     s.on_queue("backoff_ms = 1000000, backoff_max_ms = 5000000")
     for n, most in ((1, 1000), (2, 2000), (3, 4000), (4, 5000), (15, 5000)):
-        s.owner.rows("update twheel.queue set taken = %d" % n)
+        s.owner.rows("update twheel.queue set taken = %d, began = now(), late_us = 0" % n)
         before = s.owner.value("select clock_timestamp()")
         s.app.rows("select twheel.fail(seq, %d) from generate_series(%d, %d) seq"
                    % (n, seqs[0], seqs[-1]))
@@ -327,7 +327,9 @@ def _(s):
     equal(s.owner.rows("select id, service, attempt, state, key, order_key, tag, payload,"
                        " due <= clock_timestamp() from twheel.job"),
           [(job, str(s.service("q")), "0", "0", None, "o", "t", "\\x6162", "t")])
-    equal(s.owner.column("select job from twheel.backlog"), ["1000002"])
+    equal(s.app.rows("select job, state, requeued from twheel.job_delay_task_backlog order by job"),
+          [("1000001", "requeued", job), ("1000002", "failed", None)])
+    equal(s.owner.column("select job from twheel.backlog where payload is not null"), ["1000002"])
     s.node.rows("select 1")
     equal([n[1].split()[1] for n in s.node.notifications], [job])
 

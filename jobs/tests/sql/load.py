@@ -5,7 +5,7 @@ from client import Error
 from harness import equal, test, true
 
 APP = {"submit", "cancel", "cancel_tag", "move", "fate", "take", "extend", "finish", "fail",
-       "requeue"}
+       "requeue", "job_state", "queue_state", "end_state"}
 LOGINS = """create role owner login createrole; create role plain login;
             create role app login; create role node login; create role nobody login;
             create database twheel owner owner; create database plain owner plain"""

@@ -6,7 +6,8 @@ from harness import equal, test, true
 MOST = 200		# rows of a table that a call may read
 OFTEN = 7		# after five times a plan is kept
 CALLS = (
-    "select twheel.cancel(3)", "select twheel.move(4, now())", "select twheel.fate(5)",
+    "select twheel.cancel(3)", "select twheel.cancel(5000)", "select twheel.move(5001, now())",
+    "select twheel.cancel_tag('6', 10)", "select twheel.move(4, now())", "select twheel.fate(5)",
     "select twheel.cancel_tag('5', 10)", "select twheel.take('q', 3)", "select twheel.take('q')",
     "select twheel.extend(7, 1, '1 min')", "select twheel.finish(8, 1)",
     "select twheel.fail(9, 1)", "select twheel.requeue(10)",
@@ -26,9 +27,9 @@ def fill(s):
                  " from generate_series(1, 4000) i" % h)
     s.owner.rows("insert into twheel.seen (service, key, job, until) select service, key, id,"
                  " now() - interval '1 day' from twheel.job")
-    s.owner.rows("insert into twheel.queue (job, due, idem, service, payload, order_key)"
-                 " select i, now(), gen_random_uuid(), %d, '', nullif(i %% 2000, 5)"
-                 " from generate_series(1, 4000) i" % q)
+    s.owner.rows("insert into twheel.queue (job, due, idem, service, payload, order_key, tag)"
+                 " select i, now(), gen_random_uuid(), %d, '', nullif(i %% 2000, 5), i %% 400"
+                 " from generate_series(2000, 6000) i" % q)
     s.owner.rows("insert into twheel.backlog (job, due, service, attempt, state, payload)"
                  " select i, now(), %d, 1, 4, '' from generate_series(1, 4000) i" % q)
 
@@ -50,6 +51,17 @@ def _(s):
                             " and seq_tup_read + coalesce(idx_tup_fetch, 0) > %d" % MOST)
         s.owner.rows("rollback")
         equal((call, read), (call, []))
+
+
+@test("jobs that have failed are found by an index of theirs")
+def _(s):
+    fill(s)
+    s.owner.rows("update twheel.backlog set state = 3 where job > 10; analyze twheel.backlog")
+    table = s.owner.value("select relname from twheel.backlog b, pg_class c where c.oid = b.tableoid")
+    for also in "", " and service = 'q'", " and service = 'q' and at <= now() order by at":
+        plan = "".join(s.owner.column("explain select * from twheel.job_delay_task_backlog"
+                                      " where state = 'failed'" + also))
+        equal((also, "_service_at_idx" in plan, "Seq Scan on " + table in plan), (also, True, False))
 
 
 @test("who knows a row of the queue by its number finds it by that, whatever the queue holds")

@@ -12,12 +12,13 @@ def _(s):
         " ('2100-01-01Z', 0, 'delay'), ('2001-01-01Z', 0, 'ready'), ('infinity', 0, 'paused'),"
         " ('2100-01-01Z', 1, 'running'), ('2100-01-01Z', 2, 'accepted')) v(due, state, tag)"
         % s.service("h"))
-    s.in_queue([None] * 2)
-    s.app.rows("select twheel.take('q')")
+    seqs = s.in_queue([None] * 3)
+    s.app.rows("select twheel.take('q', 2)")
+    s.app.rows("select twheel.fail(%d, 1, 'no', '1 hour')" % seqs[0])
     equal(s.app.rows("select service, state, bytes from twheel.job_delay_task"
                      " order by service, state"),
           [("h", state, "3") for state in ("accepted", "delay", "paused", "ready", "running")]
-          + [("q", "ready", "1"), ("q", "running", "1")])
+          + [("q", "delay", "1"), ("q", "ready", "1"), ("q", "running", "1")])
     equal(s.app.rows("select * from twheel.job_delay_task where service = 'h'"
                      " and state <> tag"), [])
 
@@ -25,11 +26,12 @@ def _(s):
 @test("what is over is shown by the states that people know")
 def _(s):
     h = s.service("h")
-    for state in (3, 4, 5):
+    for state in (3, 4, 5, 6):
         s.owner.rows("insert into twheel.backlog (job, due, service, attempt, state)"
                      " values (%d, now(), %d, 1, %d)" % (state, h, state))
     equal(s.app.rows("select job, service, state from twheel.job_delay_task_backlog order by job"),
-          [("3", "h", "finished"), ("4", "h", "failed"), ("5", "h", "cancelled")])
+          [("3", "h", "finished"), ("4", "h", "failed"), ("5", "h", "cancelled"),
+           ("6", "h", "requeued")])
 
 
 @test("calls are shown by what came of them, also of services that are gone")

@@ -146,15 +146,16 @@ shell:
 	@$(MAKE) -s twheelctl
 	tools/vm/run --kernel $(KERNEL) --shell
 
+# "+" as make does not see $(MAKE) in what it would have to expand.
 jobs:
-	$(JOBS)
+	+$(JOBS)
 
 install-jobs uninstall-jobs:
-	$(JOBS) $(@:-jobs=)
+	+$(JOBS) $(@:-jobs=)
 
 run-jobs:
 	tools/setup jobs
-	@$(JOBS)
+	+@$(JOBS)
 	@jobs/tests/demo/run
 
 test-jobs:

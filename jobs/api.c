@@ -116,6 +116,18 @@ static bool is_passing(const char *sqlstate)
 	return false;
 }
 
+/* Of a service, see check_service() of the schema. */
+static void refuse_column(struct request *r, const struct db_answer *a)
+{
+	const char *code = "out_of_range";
+
+	if (!strcmp(a->column, "headers"))
+		code = "invalid_header";
+	else if (!strcmp(a->column, "target"))
+		code = "invalid_target";
+	request_error(r, 400, code, a->column, "%s", a->message);
+}
+
 static void failed(struct request *r, const struct db_answer *a)
 {
 	if (a->status == DB_LOST && a->sent && r->writes) {
@@ -127,6 +139,8 @@ static void failed(struct request *r, const struct db_answer *a)
 		request_error(r, 503, "busy", NULL, "the database could not do it now");
 	} else if (!strcmp(a->sqlstate, "P0002")) {
 		request_error(r, 422, "unknown_service", NULL, "the service is gone");
+	} else if (!strcmp(a->sqlstate, "22023") && a->column) {
+		refuse_column(r, a);
 	} else if (!strcmp(a->sqlstate, "2BP01")) {
 		request_error(r, 409, "has_jobs", NULL, "the service has jobs yet");
 	} else {

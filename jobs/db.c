@@ -633,6 +633,7 @@ static void answer_failed(struct db *db, const PGresult *r)
 
 	a.sqlstate = PQresultErrorField(r, PG_DIAG_SQLSTATE);
 	a.message = PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY);
+	a.column = PQresultErrorField(r, PG_DIAG_COLUMN_NAME);
 	if (!a.sqlstate)
 		a.sqlstate = "XX000";
 	if (!a.message)

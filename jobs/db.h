@@ -58,6 +58,7 @@ enum db_status {
  * @sqlstate: with DB_FAILED: five characters. What is passing (40001, 40P01, 57014 and so on)
  *            is up to the caller to repeat
  * @message:  with DB_FAILED: the first line of what PostgreSQL says
+ * @column:   with DB_FAILED: which one is wrong, or NULL if that is not said
  * @result:   with DB_DONE: rows, all columns in binary
  * @sent_ns:  when it was sent, CLOCK_BOOTTIME
  */
@@ -66,6 +67,7 @@ struct db_answer {
 	bool sent;
 	const char *sqlstate;
 	const char *message;
+	const char *column;
 	const PGresult *result;
 	uint64_t sent_ns;
 };

@@ -33,7 +33,7 @@ static const char usage[] =
 "Keeps delayed jobs in PostgreSQL and fires them in time.\n"
 "\n"
 "  -c, --config=FILE        the configuration, see twheeld.conf(5)\n"
-"  -o, --option=NAME=VALUE  a line of it, which goes before the file\n"
+"  -o, --option=NAME=VALUE  a line of it, instead of what the file says\n"
 "      --migrate            make the schema, or bring it up to date, and exit\n"
 "      --check              check the configuration and the schema, and exit\n"
 "      --version            print the version and exit\n"

@@ -15,6 +15,10 @@
 #define LOCKED		"55P03"
 #define HAS_JOBS	"2BP01"
 
+/* invalid_text_representation, untranslatable_character: of all that is set headers alone */
+#define NO_JSON		"22P02"
+#define NO_JSON_TEXT	"22P05"
+
 static const char *check_id(const char *id)
 {
 	int64_t nr;
@@ -339,8 +343,13 @@ static void add_setting(struct change *c, const char *arg)
 
 static bool changes(PGconn *db, const char *sql, const struct change *c)
 {
-	PGresult *r = ask(db, sql, c->nr, c->params);
+	PGresult *r = PQexecParams(db, sql, c->nr, NULL, c->params, NULL, NULL, 0);
 	bool changed = strcmp(PQcmdTuples(r), "0");
+
+	if (!strcmp(sqlstate_of(r), NO_JSON) || !strcmp(sqlstate_of(r), NO_JSON_TEXT))
+		die(STATUS_USAGE, "headers must be a JSON object of strings");
+	if (PQresultStatus(r) != PGRES_COMMAND_OK)
+		end_by_error(r, db);
 
 	PQclear(r);
 	return changed;

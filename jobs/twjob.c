@@ -187,7 +187,7 @@ static void print_help(void)
 	for (size_t i = 0; i < NR_COMMANDS; i++)
 		printf("  twjob %s%s\n", commands[i].name, commands[i].args);
 	puts("\n"
-	     "twjob COMMAND --help tells more, twjob --version the version.\n\n"
+	     "twjob help COMMAND tells more, twjob --version the version.\n\n"
 	     "Exit status: 0 all is well, 1 it failed, 2 usage, 3 there is no such job,\n"
 	     "service or node, 4 the job is running already.");
 }
@@ -445,7 +445,7 @@ static int matches(size_t cmd, int argc, char **argv)
 	return argc > 1 && !strcmp(argv[1], space + 1) ? 2 : 0;
 }
 
-/* "twjob service": which commands begin so. */
+/* "twjob service": which commands begin so; with --help, what each does. */
 static int print_family(int argc, char **argv)
 {
 	bool help = argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"));
@@ -459,6 +459,8 @@ static int print_family(int argc, char **argv)
 			fputs("usage:\n", help ? stdout : stderr);
 		fprintf(help ? stdout : stderr, "  twjob %s%s\n", commands[i].name,
 			commands[i].args);
+		if (help)
+			printf("\n%s\n\n", commands[i].help);
 	}
 	if (!nr)
 		die(STATUS_USAGE, "there is no command '%s', see twjob --help", argv[0]);
@@ -474,6 +476,22 @@ static int find_command(int argc, char **argv, struct options *opt)
 			return run_command(i, argc - words + 1, argv + words - 1, opt);
 	}
 	return print_family(argc, argv);
+}
+
+/* "help COMMAND" is "COMMAND --help". */
+static int help_of(int nr, char **words, struct options *opt)
+{
+	char *argv[4] = { 0 };
+
+	if (nr > 2)
+		die(STATUS_USAGE, "help is for one command");
+	if (!nr) {
+		print_help();
+		return 0;
+	}
+	memcpy(argv, words, nr * sizeof(*argv));
+	argv[nr] = "--help";
+	return find_command(nr + 1, argv, opt);
 }
 
 int main(int argc, char **argv)
@@ -507,7 +525,10 @@ int main(int argc, char **argv)
 	}
 	if (optind == argc)
 		die(STATUS_USAGE, "a command is missing, see twjob --help");
-	status = find_command(argc - optind, argv + optind, &opt);
+	if (!strcmp(argv[optind], "help"))
+		status = help_of(argc - optind - 1, argv + optind + 1, &opt);
+	else
+		status = find_command(argc - optind, argv + optind, &opt);
 	if (fflush(stdout) || ferror(stdout))
 		die(STATUS_FAILED, "cannot write the output: %s", strerror(errno));
 	return status;

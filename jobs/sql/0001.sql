@@ -77,27 +77,86 @@ create sequence twheel.service_version;
 
 create table twheel.service (
 	id		integer generated always as identity primary key,
-	service		text not null unique check (service ~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$'),
-	kind		text not null check (kind in ('http', 'queue')),
-	target		text not null default '' check (length(target) <= 2000),
-	headers		jsonb not null default '{}' check (jsonb_typeof(headers) = 'object'),
-	timeout_ms	integer not null default 30000 check (timeout_ms between 1 and 3600000),
-	accept_ms	integer not null default 3600000
-				check (accept_ms between 1 and 2000000000),
-	max_attempts	integer not null default 20 check (max_attempts between 1 and 32000),
-	backoff_ms	integer not null default 1000 check (backoff_ms between 1 and 86400000),
-	backoff_max_ms	integer not null default 3600000
-				check (backoff_max_ms between 1 and 86400000),
-	concurrency	integer not null default 100 check (concurrency between 1 and 100000),
-	rate_per_s	double precision check (rate_per_s > 0 and rate_per_s <= 1e6),
-	delivery	text not null default 'at_least_once'
-				check (delivery in ('at_least_once', 'at_most_once')),
+	service		text not null unique,
+	kind		text not null,			-- http, queue
+	target		text not null default '',	-- where calls go
+	headers		jsonb not null default '{}',	-- of calls, which may be secrets
+	timeout_ms	integer not null default 30000,
+	accept_ms	integer not null default 3600000,
+	max_attempts	integer not null default 20,
+	backoff_ms	integer not null default 1000,
+	backoff_max_ms	integer not null default 3600000,
+	concurrency	integer not null default 100,
+	rate_per_s	double precision,		-- null: any
+	delivery	text not null default 'at_least_once',
 	notify		boolean not null default true,	-- of a queue, when it gets rows
 	paused		boolean not null default false,
-	version		bigint not null default nextval('twheel.service_version'),
-	constraint service_has_a_target_if_it_is_called
-		check (case kind when 'queue' then target = '' else target ~ '^https?://[^[:space:]]+$' end)
+	version		bigint not null default nextval('twheel.service_version')
 );
+
+-- Of calls, besides those that a call has of its own or that say how it is sent.
+create function twheel.headers_are_good(headers jsonb) returns boolean
+language sql immutable as $$
+	select case when jsonb_typeof(headers) <> 'object' then false else (
+		select count(*) <= 32 and coalesce(bool_and(
+			name collate "C" ~ '^[A-Za-z0-9!#$%&''*+.^_`|~-]{1,100}$'
+			and lower(name) not in ('host', 'content-length', 'transfer-encoding',
+				'connection', 'expect', 'te', 'upgrade', 'trailer', 'keep-alive',
+				'proxy-connection', 'proxy-authorization', 'idempotency-key')
+			and not starts_with(lower(name), 'twheel-')
+			and jsonb_typeof(value) = 'string' and octet_length(value #>> '{}') <= 4000
+			and (value #>> '{}') !~ '[\x01-\x1f\x7f]'), true)
+		from jsonb_each(headers) h(name, value)) end
+$$;
+
+-- An URL that says where to, in ASCII that may stand in a request line.
+create function twheel.target_is_good(target text) returns boolean language sql immutable as $$
+	select length(target) <= 2000 and target collate "C" ~ '^[!-~]*$'
+		and target ~ '^https?://[^/?#:@][^/?#@]*([/?][^#]*)?$'
+		and target !~ '["<>\\^`{|}]'
+$$;
+
+-- What a service may be, whoever writes it. The message begins with what is wrong, which is told
+-- as the column as well.
+create function twheel.check_service() returns trigger language plpgsql as $$
+declare
+	wrong text[];
+begin
+	if (new.service ~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$') is not true then
+		wrong := array['service', '1 to 100 letters, digits, and ._- behind the first'];
+	elsif (new.kind in ('http', 'queue')) is not true then
+		wrong := array['kind', 'http or queue'];
+	elsif new.kind = 'queue' and new.target <> '' then
+		raise invalid_parameter_value
+			using message = 'target must not be set for a queue', column = 'target';
+	elsif new.kind = 'http' and not twheel.target_is_good(new.target) then
+		wrong := array['target', 'an URL of http or https without user or fragment'];
+	elsif not twheel.headers_are_good(new.headers) then
+		wrong := array['headers', 'a JSON object of strings, 32 at most, of up to 4000 bytes '
+			'without control characters, and have none that twheeld sends itself'];
+	elsif new.delivery not in ('at_least_once', 'at_most_once') then
+		wrong := array['delivery', 'at_least_once or at_most_once'];
+	elsif not (new.rate_per_s > 0 and new.rate_per_s <= 1e6) then
+		wrong := array['rate_per_s', 'above 0 and up to 1000000, or null for any'];
+	else
+		select array[c.name, format('%s to %s', c.least, c.most)] into wrong
+		from (values ('timeout_ms', new.timeout_ms, 1, 3600000),
+			     ('accept_ms', new.accept_ms, 1, 2000000000),
+			     ('max_attempts', new.max_attempts, 1, 32000),
+			     ('backoff_ms', new.backoff_ms, 1, 86400000),
+			     ('backoff_max_ms', new.backoff_max_ms, 1, 86400000),
+			     ('concurrency', new.concurrency, 1, 100000)
+		) c(name, value, least, most)
+		where c.value not between c.least and c.most limit 1;
+	end if;
+	if wrong is not null then
+		raise invalid_parameter_value
+			using message = format('%s must be %s', wrong[1], wrong[2]), column = wrong[1];
+	end if;
+	return new;
+end $$;
+create trigger service_can_be before insert or update on twheel.service
+	for each row execute function twheel.check_service();
 
 create sequence twheel.job_id;
 
@@ -151,7 +210,8 @@ create index queue_service on twheel.queue (service, seq)
 create index queue_tag on twheel.queue (tag, job) where tag is not null;
 create index queue_order on twheel.queue (order_key, service, seq) where order_key is not null;
 
--- One row for each attempt, when it is over, and for each hand-over.
+-- One row for each attempt, when it is over, and for each hand-over; but that in which a consumer
+-- finishes a job is in backlog: a row more would cost it half as much again.
 create table twheel.execlog (
 	at		timestamptz not null default clock_timestamp(),
 	job		bigint not null,
@@ -178,6 +238,8 @@ create table twheel.backlog (
 	attempt		integer not null,
 	state		smallint not null,	-- 3 finished, 4 failed, 5 cancelled, 6 requeued
 	requeued	bigint,			-- as which job
+	late_us		bigint,			-- of the attempt of a consumer that finished it,
+	took_us		bigint,			-- which has no row in execlog
 	key		text,
 	order_key	text,
 	tag		text,
@@ -656,12 +718,11 @@ begin
 		delete from twheel.queue q
 		where q.seq = finish.seq and q.taken = finish.taken and q.began is not null
 		returning q.*
-	), l as (
-		insert into twheel.execlog (job, late_us, took_us, service, attempt, outcome)
-		select d.job, d.late_us, twheel.us_since(d.began), d.service, d.taken, 0 from d
 	)
-	insert into twheel.backlog (job, due, service, attempt, state, key, order_key, tag)
-	select d.job, d.due, d.service, d.taken, 3, d.key, d.order_key, d.tag from d;
+	insert into twheel.backlog (job, due, service, attempt, state, key, order_key, tag, late_us,
+				    took_us)
+	select d.job, d.due, d.service, d.taken, 3, d.key, d.order_key, d.tag, d.late_us,
+		twheel.us_since(d.began) from d;
 	return found;
 end $$;
 
@@ -728,8 +789,9 @@ end $$;
 
 -- For people, by the names and states that they know.
 create view twheel.job_callback_service as
-	select service, kind, target, timeout_ms, max_attempts, backoff_ms, backoff_max_ms,
-		concurrency, rate_per_s, delivery, paused from twheel.service;
+	select service, kind, target, array(select jsonb_object_keys(headers) order by 1) as headers,
+		timeout_ms, accept_ms, max_attempts, backoff_ms, backoff_max_ms, concurrency,
+		rate_per_s, delivery, notify, paused from twheel.service;
 create view twheel.job_delay_task as
 	select j.id, s.service, j.at as due, twheel.job_state(j.state, j.due) as state,
 		j.attempt, j.key, j.order_key, j.tag, length(j.payload) as bytes
@@ -739,11 +801,16 @@ create view twheel.job_delay_task as
 		q.taken, q.key, q.order_key, q.tag, length(q.payload)
 	from twheel.queue q join twheel.service s on s.id = q.service;
 create view twheel.job_delay_task_execlog as
-	select e.at, e.job, s.service, e.attempt, e.late_us / 1000.0 as late_ms,
-		e.took_us / 1000.0 as took_ms, e.status,
+	select e.at, e.job, s.service, e.attempt, round(e.late_us / 1000.0, 3) as late_ms,
+		round(e.took_us / 1000.0, 3) as took_ms, e.status,
 		(array['done', 'again', 'failed', 'accepted', 'handed over'])[e.outcome + 1] as outcome,
 		e.message, e.node
-	from twheel.execlog e left join twheel.service s on s.id = e.service;
+	from twheel.execlog e left join twheel.service s on s.id = e.service
+	union all
+	select b.at, b.job, s.service, b.attempt, round(b.late_us / 1000.0, 3),
+		round(b.took_us / 1000.0, 3), null, 'done', null, null
+	from twheel.backlog b left join twheel.service s on s.id = b.service
+	where b.took_us is not null;
 create view twheel.job_delay_task_backlog as
 	select b.at, b.job, s.service, b.due, b.attempt,
 		twheel.end_state(b.state) as state,

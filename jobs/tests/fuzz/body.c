@@ -111,8 +111,6 @@ static bool read_service(const char *text, size_t len, struct bad *bad)
 
 	if (good && spec.given >> SERVICE_RATE & 1)
 		CHECK(spec.rate_per_s >= 0 && spec.rate_per_s <= 1e6);
-	if (good && spec.target)
-		CHECK(!strpbrk(spec.target, "\r\n "));
 	CHECK(good || !spec.kind);
 	service_spec_free(&spec);
 	return good;

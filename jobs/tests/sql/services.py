@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A service that is deleted leaves no job behind."""
+"""What services may be; and one that is deleted leaves no job behind."""
 
+from client import Error
 from harness import equal, test
 
 FAR = "'2100-01-01Z'"
@@ -130,9 +131,66 @@ def _(s):
     equal((jobs(s), s.owner.value("select count(*) from twheel.backlog where state = 4")), (0, "1"))
 
 
+GOOD = {"service": "'new'", "kind": "'http'", "target": "'http://h:8/a?b=c'",
+        "headers": """'{"X-A": "b \\u00e9", "!#$%&''*+-.^_`|~9": ""}'"""}
+BAD = {
+    "service": ["''", "'-x'", "repeat('x', 101)", "'a b'", "E'a\\n'", "null"],
+    "kind": ["'amqp'", "null"],
+    "target": ["''"] + ["'%s'" % t for t in (
+        "ftp://h/", "http://", "http:///x", "h", "http://h/ x", "http://h/\r\nX: y", "http://u:p@h/",
+        "http://h/#f", "http://h/\u00e9", "http://h/\x7f", "HTTP://h/", "http://h/\"", "http://h?@#",
+        "http://@h/", "http://:8/", "http://h/\\")] + ["'http://h/' || repeat('x', 2000)"],
+    "headers": ["'[]'", "'1'", "'null'"] + ["'{\"%s\": %s}'" % h for h in (
+        ("Host", '"h"'), ("content-length", '"3"'), ("Transfer-Encoding", '"chunked"'),
+        ("TWHEEL-fence", '"1"'), ("Idempotency-Key", '"x"'), ("Connection", '"x"'), ("Te", '"x"'),
+        ("X A", '"b"'), ("", '"b"'), ("X-A:", '"b"'), ("X-\u00e9", '"b"'), ("x" * 101, '"b"'),
+        ("X-A", '"b\\r\\nX-B: c"'), ("X-A", '"b\\nc"'), ("X-A", '"\\u007f"'), ("X-A", "1"),
+        ("X-A", "null"), ("X-A", '["b"]'), ("X\\n", '"b"'), ("X-A", '"%s"' % ("b" * 4001)))]
+    + ["(select jsonb_object_agg('X-' || i, '') from generate_series(1, 33) i)"],
+    "timeout_ms": ["0", "3600001"], "accept_ms": ["0", "2000000001"],
+    "max_attempts": ["0", "32001"], "backoff_ms": ["0", "86400001"],
+    "backoff_max_ms": ["0", "86400001"], "concurrency": ["0", "100001"],
+    "rate_per_s": ["0", "-1", "1000001", "'NaN'"], "delivery": ["'exactly_once'"],
+}
+
+
+@test("a service that cannot be is refused by one sentence, which begins with what is wrong")
+def _(s):
+    insert = "insert into twheel.service (%s) values (%s)"
+    s.node.rows(insert % (", ".join(GOOD), ", ".join(GOOD.values())))
+    s.node.rows("delete from twheel.service where service = 'new'")
+    for column, values in BAD.items():
+        for value in values:
+            row = dict(GOOD, **{column: value})
+            try:
+                s.node.rows(insert % (", ".join(row), ", ".join(row.values())))
+                got = None
+            except Error as error:
+                got = error.state, error.message.split()[0], "\n" in error.message
+            equal((column, value, got), (column, value, ("22023", column, False)))
+    equal(services(s), ["h"])
+
+
+@test("a service is not changed to one that cannot be")
+def _(s):
+    for change in ("kind = 'queue'", "target = ''", "headers = '{\"Host\": \"x\"}'",
+                   "timeout_ms = 0"):
+        equal((change, s.node.state("update twheel.service set %s where service = 'h'" % change)),
+              (change, "22023"))
+    equal(s.node.state("update twheel.service set target = 'http://x' where service = 'q'"), "22023")
+
+
+@test("headers of services are shown without what they say")
+def _(s):
+    s.owner.rows("update twheel.service set headers = '{\"X-B\": \"secret\", \"X-A\": \"s\"}',"
+                 " accept_ms = 7, notify = false where service = 'h'")
+    equal(s.app.rows("select headers, accept_ms, notify from twheel.job_callback_service"
+                     " where service = 'h'"), [("{X-A,X-B}", "7", "f")])
+
+
 def state_of(session):
     try:
         session.answer()
-    except Exception as error:
+    except Error as error:
         return error.state
     return None

@@ -43,5 +43,5 @@ def _(s):
     s.owner.rows("delete from twheel.service where service = 'h'")
     equal(s.app.rows("select outcome, late_ms, took_ms, service"
                      " from twheel.job_delay_task_execlog order by job"),
-          [(outcome, "1.5000000000000000", "2.5000000000000000", None)
+          [(outcome, "1.500", "2.500", None)
            for outcome in ("done", "again", "failed", "accepted", "handed over")])

@@ -155,6 +155,17 @@ static void insert(struct horizon *h, struct job *job)
 	h->nr_jobs++;
 }
 
+/* By half, so that looks are few. Who has not been full is not asked more often than it polls. */
+static void look_if_room(struct node *n)
+{
+	struct horizon *h = &n->horizon;
+
+	if (!h->was_full || h->nr_jobs > n->config->max_in_memory / 2)
+		return;
+	h->was_full = false;
+	horizon_look(n);
+}
+
 void horizon_drop(struct node *n, struct job *job)
 {
 	struct job **at = bucket(&n->horizon, job->id);
@@ -164,6 +175,7 @@ void horizon_drop(struct node *n, struct job *job)
 			at = &(*at)->chain;
 		*at = job->chain;
 		n->horizon.nr_jobs--;
+		look_if_room(n);
 	}
 	twheel_cancel(n->loop.wheel, &job->timer);
 	list_del(&job->link);
@@ -319,6 +331,7 @@ void horizon_know(struct node *n, const struct job *row)
 	if (row->due_us > clock_us(n) + (int64_t)ahead_us(n) + SLOP_US)
 		return;
 	if (is_full(n)) {
+		n->horizon.was_full = true;
 		look_from(n, row->shard, row->due_us);
 		return;
 	}
@@ -447,8 +460,10 @@ static void next_page(struct node *n)
 	struct cursor *c;
 	int i;
 
-	if (is_full(n))
+	if (is_full(n)) {
+		n->horizon.was_full = true;
 		stop_reading(l);
+	}
 	for (i = 0; i < NR_SHARDS; i++) {
 		c = &l->cursors[i];
 		if (!c->reading)
@@ -588,6 +603,7 @@ void horizon_open(struct node *n)
 void horizon_close(struct node *n)
 {
 	db_close(&n->horizon.db);
+	n->horizon.was_full = false;
 	twheel_cancel(n->loop.wheel, &n->horizon.timer);
 	drop_all(n, -1);
 	free(n->horizon.table);

@@ -237,6 +237,8 @@ struct services {
 	int64_t forget_page;
 	bool unparking;
 	int unpark_left;
+	int32_t unpark_service;	/* the next page begins behind that job of it */
+	int64_t unpark_id;
 	struct twheel_timer unpark_timer;
 	struct twheel_timer timer;
 };
@@ -306,6 +308,7 @@ struct horizon {
 	struct db db;
 	struct job **table;
 	uint32_t nr_buckets, nr_jobs;
+	bool was_full;		/* there are rows that did not fit */
 	struct twheel_timer timer;
 	struct look *look;
 };

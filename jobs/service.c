@@ -49,16 +49,23 @@ static const struct db_stmt forget = {
 	.types = { PG_INT8, PG_INT8 },
 };
 
+/*
+ * From a job of a service on: those of services that are paused still are not gone through.
+ * It is written so that no other index fits than that of what is parked.
+ */
 static const struct db_stmt unpark_page = {
 	.name = "unpark",
 	.sql = "with c as materialized (select twheel.owe() as clock), p as materialized ("
-	       "select j.id from twheel.job j join twheel.service s on s.id = j.service "
-	       "where j.shard = any($1) and j.due = 'infinity' and j.state = 0 and not s.paused "
-	       "limit $2 for update of j skip locked) "
-	       "update twheel.job j set due = greatest(j.at, c.clock) from p, c where j.id = p.id "
-	       "returning j.shard, j.id, j.due, j.service, j.slack_ms, length(j.payload), j.attempt, "
-	       "j.state::integer",
-	.types = { PG_INT2_A, PG_INT4 },
+	       "select s.id as service, j.id from twheel.service s cross join lateral ("
+	       "select j.id from twheel.job j where j.service = s.id and j.due = 'infinity' "
+	       "and j.id + 0 > case when s.id = $3 then $4 else 0 end and j.shard + 0 = any($1) "
+	       "and j.state = 0 order by j.id + 0 limit $2 for update skip locked) j "
+	       "where not s.paused and s.id >= $3 order by s.id, j.id limit $2), "
+	       "d as (update twheel.job j set due = greatest(j.at, c.clock) from c "
+	       "where j.id = any(array(select p.id from p)) returning j.*) "
+	       "select d.shard, d.id, d.due, d.service, d.slack_ms, length(d.payload), d.attempt, "
+	       "d.state::integer from d order by d.service, d.id",
+	.types = { PG_INT2_A, PG_INT4, PG_INT4, PG_INT8 },
 };
 
 struct service *service_by_id(struct node *n, int32_t id)
@@ -318,6 +325,8 @@ static void unparked(void *arg, const struct db_answer *a)
 	l->unparking = false;
 	for (i = 0; i < nr; i++)
 		row_known(n, a->result, i);
+	l->unpark_service = nr == UNPARK_PAGE ? db_int(a->result, nr - 1, 3) : 0;
+	l->unpark_id = nr == UNPARK_PAGE ? db_int8(a->result, nr - 1, 1) : 0;
 	if (nr == UNPARK_PAGE)
 		unpark_next(n);
 	else if (a->status != DB_DONE || --l->unpark_left > 0)
@@ -339,6 +348,8 @@ static void unpark_next(struct node *n)
 			pg_array_int2(&shards, i);
 	db_add_array(&p, &shards, PG_INT2);
 	db_add_int4(&p, UNPARK_PAGE);
+	db_add_int4(&p, l->unpark_service);
+	db_add_int8(&p, l->unpark_id);
 	db_query(&l->db, &unpark_page, &p, unparked, n);
 }
 

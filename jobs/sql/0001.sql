@@ -177,6 +177,7 @@ create table twheel.job (
 	payload		bytea not null default ''
 ) with (fillfactor = 90);
 create index job_due on twheel.job (shard, due, id);
+create index job_parked on twheel.job (service, (id + 0)) where due = 'infinity';
 create index job_order on twheel.job (order_key, service) where order_key is not null;
 create index job_tag on twheel.job (tag, id) where tag is not null;
 

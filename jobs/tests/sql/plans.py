@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """No function goes through a whole table, though its plan was made when there was nothing."""
 
-from harness import equal, test, true
+import os
+import re
+
+from harness import HERE, equal, test, true
 
 MOST = 200		# rows of a table that a call may read
 OFTEN = 7		# after five times a plan is kept
@@ -62,6 +65,28 @@ def _(s):
         plan = "".join(s.owner.column("explain select * from twheel.job_delay_task_backlog"
                                       " where state = 'failed'" + also))
         equal((also, "_service_at_idx" in plan, "Seq Scan on " + table in plan), (also, True, False))
+
+
+@test("who brings back parked jobs does not go through those of services that are paused")
+def _(s):
+    with open(os.path.join(HERE, "..", "..", "service.c"), encoding="utf-8") as file:
+        text = re.search(r"unpark_page = \{(.*?)\n\};", file.read(), re.S).group(1)
+    sql = "".join(re.findall(r'"(.*?)"(?:,?\n)', text[text.index(".sql"):])).replace("\\", "")
+    s.owner.rows("truncate twheel.job; set enable_seqscan = off; prepare p(int2[], int, int, bigint)"
+                 " as " + sql)
+    call = "execute p('{1,2}', 10, 0, 0)"
+    for _ in range(OFTEN):
+        s.owner.rows(call)
+    s.on_queue("paused = true")
+    s.owner.rows("insert into twheel.job (due, at, service, shard) select 'infinity', now(), v, i %% 4"
+                 " from generate_series(1, 4000) i, unnest(array[%d, case when i <= 20 then %d end]) v"
+                 " where v is not null" % (s.service("q"), s.service("h")))
+    s.owner.rows("select pg_stat_force_next_flush(); begin")
+    equal(len(s.owner.rows(call)), 10)
+    read = s.owner.value("select seq_tup_read + idx_tup_fetch from pg_stat_xact_user_tables"
+                         " where relname = 'job'")
+    s.owner.rows("rollback")
+    true(int(read) < MOST)
 
 
 @test("who knows a row of the queue by its number finds it by that, whatever the queue holds")

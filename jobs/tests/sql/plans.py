@@ -81,7 +81,8 @@ def _(s):
     s.owner.rows("insert into twheel.job (due, at, service, shard) select 'infinity', now(), v, i %% 4"
                  " from generate_series(1, 4000) i, unnest(array[%d, case when i <= 20 then %d end]) v"
                  " where v is not null" % (s.service("q"), s.service("h")))
-    s.owner.rows("select pg_stat_force_next_flush(); begin")
+    s.owner.rows("select pg_stat_force_next_flush()")
+    s.owner.rows("begin")
     equal(len(s.owner.rows(call)), 10)
     read = s.owner.value("select seq_tup_read + idx_tup_fetch from pg_stat_xact_user_tables"
                          " where relname = 'job'")

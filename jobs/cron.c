@@ -169,15 +169,13 @@ static bool add_range(struct parser *p, const char *begin, int first, int last, 
 {
 	int length = p->f->max - p->f->min + 1, i;
 
-	if (last < first) {
-		/* Sunday is the last day as well. */
-		if (p->field == DAY_OF_WEEK && !p->quartz && !last)
-			last = 7;
-		else if (!p->quartz || p->field == YEAR)
-			return fail(p, begin, "the range ends before it begins");
-		else
-			last += length;
-	}
+	/* Sunday is the last day as well. */
+	if (last < first && p->field == DAY_OF_WEEK && !p->quartz && !last)
+		last = 7;
+	if (last < first && (!p->quartz || p->field == YEAR))
+		return fail(p, begin, "the range ends before it begins");
+	if (last < first)
+		last += length;
 	for (i = first; i <= last; i += step)
 		add(p, p->f->min + (i - p->f->min) % length);
 	return true;

@@ -16,7 +16,9 @@
 
 /**
  * struct cron - an expression, as sets of bits
- * @seconds, @minutes, @hours: from 0 on
+ * @seconds:     from 0 on
+ * @minutes:     from 0 on
+ * @hours:       from 0 on
  * @days:        of the month; bit 1 is the first
  * @months:      bit 1 is January
  * @weekdays:    bit 0 is Sunday

@@ -27,9 +27,9 @@ enum {
 #define DB_BY_INDEX	"-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off"
 
 /*
- * How to join by an index, for each row of what is joined with. With "=" the planner may have it the
- * other way round, all of the index with all rows, if it takes a table for empty where all that it
- * had is dead and not removed yet.
+ * How to join by an index, for each row of what is joined with. With "=" the planner may have it
+ * the other way round, all of the index with all rows, if it takes a table for empty where all
+ * that it had is dead and not removed yet.
  */
 #define DB_IS(column, value)	column " = any(array[" value "]) "
 

@@ -267,6 +267,8 @@ static void send_results(struct node *n)
 	struct result *r, *last = NULL;
 	int i;
 
+	if (!f->first)
+		return;
 	for (i = 0, r = f->first; r && i < BATCH; i++, r = r->next) {
 		pg_array_int8(&ids, r->id);
 		pg_array_int4(&attempts, r->attempt);

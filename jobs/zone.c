@@ -48,8 +48,10 @@ struct rule {
  * @first:     local time before all of them
  * @has_rule:  the rest counts from the last one on; else what it changed to stays
  * @has_dst:   clocks are set twice a year
- * @std, @dst: local time
- * @begin, @end: of the time with @dst
+ * @std:       local time
+ * @dst:       local time from @begin to @end
+ * @begin:     of that
+ * @end:       of that
  */
 struct zone {
 	uint32_t nr;
@@ -154,8 +156,9 @@ static const char *skip_name(const char *s)
 	const char *begin = s;
 
 	if (*s == '<') {
-		while (isalnum((unsigned char)*++s) || *s == '+' || *s == '-')
-			;
+		do
+			s++;
+		while (isalnum((unsigned char)*s) || *s == '+' || *s == '-');
 		return *s == '>' ? s + 1 : NULL;
 	}
 	while (isalpha((unsigned char)*s))
@@ -192,8 +195,9 @@ static const char *parse_time(const char *s, int max_hours, int32_t *seconds)
 /* ",M3.2.0/2:00:00" */
 static const char *parse_rule(const char *s, struct rule *r)
 {
-	if (*s++ != ',')
+	if (*s != ',')
 		return NULL;
+	s++;
 	r->seconds = 2 * 3600;
 	if (*s == 'J') {
 		r->kind = 'J';
@@ -306,8 +310,9 @@ static bool read_footer(struct zone *z, const uint8_t *at, const uint8_t *end)
 	const uint8_t *stop;
 	char text[128];
 
-	if (at == end || *at++ != '\n')
+	if (at == end || *at != '\n')
 		return false;
+	at++;
 	stop = memchr(at, '\n', end - at);
 	if (!stop || stop - at >= (ptrdiff_t)sizeof(text) || memchr(at, 0, stop - at))
 		return false;

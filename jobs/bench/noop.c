@@ -44,7 +44,7 @@ static int64_t now_us(void)
 
 static void note(const char *body, size_t len)
 {
-	int64_t due_us = 0;
+	int64_t due_us = 0, *more;
 	size_t i = 0;
 
 	while (i < len && (body[i] < '0' || body[i] > '9'))
@@ -53,9 +53,10 @@ static void note(const char *body, size_t len)
 		due_us = due_us * 10 + body[i] - '0';
 	if (nr_late == room) {
 		room = room ? 2 * room : 65536;
-		late_us = realloc(late_us, room * sizeof(*late_us));
-		if (!late_us)
+		more = realloc(late_us, room * sizeof(*late_us));
+		if (!more)
 			abort();
+		late_us = more;
 	}
 	late_us[nr_late++] = now_us() - due_us;
 }
@@ -176,7 +177,7 @@ int main(void)
 	socklen_t len = sizeof(at);
 	int i, nr;
 
-	if (bind(listener, (void *)&at, len) || listen(listener, 1024) ||
+	if (listener < 0 || bind(listener, (void *)&at, len) || listen(listener, 1024) ||
 	    getsockname(listener, (void *)&at, &len) ||
 	    epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &e)) {
 		perror("noop");

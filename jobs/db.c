@@ -51,6 +51,7 @@ struct db_req {
 static void turn(struct twheel *w, struct twheel_timer *t, uint64_t missed);
 static void connected(struct loop_fd *fd, uint32_t events);
 static void readable(struct loop_fd *fd, uint32_t events);
+static void flush(struct db *db);
 
 /* Parameters */
 
@@ -396,6 +397,75 @@ static void is_up(struct db *db)
 		db->up(db->arg);
 }
 
+static bool is_expected(const struct db *db)
+{
+	const PGresult *r = db->result;
+
+	return PQresultStatus(r) == PGRES_TUPLES_OK && PQntuples(r) == 1 &&
+	       !PQgetisnull(r, 0, 0) && !strcmp(PQgetvalue(r, 0, 0), db->identity->is);
+}
+
+static void identified(struct db *db)
+{
+	if (PQresultStatus(db->result) != PGRES_TUPLES_OK) {
+		tell(db, "database-not-identified");
+		db_end(db);
+	} else if (!is_expected(db)) {
+		log_warn("database-is-another connection=%s identity=%s expected=%s", db->what,
+			 quoted(PQntuples(db->result) ? PQgetvalue(db->result, 0, 0) : ""),
+			 quoted(db->identity->is));
+		db_end(db);
+	} else {
+		PQclear(db->result);
+		db->result = NULL;
+		is_up(db);
+	}
+}
+
+static void identifying(struct loop_fd *fd, uint32_t events)
+{
+	struct db *db = TWHEEL_CONTAINER(fd, struct db, fd);
+	PGresult *r;
+	bool busy;
+
+	(void)events;
+	PQconsumeInput(db->conn);
+	for (;;) {
+		busy = PQisBusy(db->conn);
+		look_at_socket(db);
+		if (busy) {
+			flush(db);
+			return;
+		}
+		r = PQgetResult(db->conn);
+		look_at_socket(db);
+		if (!r)
+			break;
+		PQclear(db->result);
+		db->result = r;
+	}
+	identified(db);
+}
+
+/* Still under the timeout of the connection. */
+static void identify(struct db *db)
+{
+	int sent;
+
+	PQsetnonblocking(db->conn, 1);
+	db->fd.fn = identifying;
+	db->fd.fd = PQsocket(db->conn);
+	loop_set(db->loop, &db->fd, EPOLLIN);
+	sent = PQsendQuery(db->conn, db->identity->stmt->sql);
+	look_at_socket(db);
+	if (!sent) {
+		tell(db, "database-lost");
+		db_end(db);
+		return;
+	}
+	flush(db);
+}
+
 /* The socket may be another one after each step, with the same number too. */
 static void poll_connection(struct db *db)
 {
@@ -406,7 +476,10 @@ static void poll_connection(struct db *db)
 		loop_set(db->loop, &db->fd, 0);
 	status = PQconnectPoll(db->conn);
 	if (status == PGRES_POLLING_OK) {
-		is_up(db);
+		if (db->identity)
+			identify(db);
+		else
+			is_up(db);
 		return;
 	}
 	if (status == PGRES_POLLING_FAILED || PQsocket(db->conn) < 0) {
@@ -462,6 +535,8 @@ static PGconn *start_connection(const struct db *db)
 
 static void begin_connection(struct db *db)
 {
+	if (db->identity && !*db->identity->is)
+		return;
 	db->state = DB_CONNECTING;
 	db->conn = start_connection(db);
 	if (!db->conn || PQstatus(db->conn) == CONNECTION_BAD || PQsocket(db->conn) < 0) {
@@ -761,6 +836,8 @@ void db_reset(struct db *db)
 {
 	if (db->state != DB_DOWN)
 		db_end(db);
+	else if (!db->ended && !db->closing)
+		loop_arm(db->loop, &db->timer, 0, try_again);
 }
 
 void db_query(struct db *db, const struct db_stmt *stmt, struct db_params *params, db_fn *fn,

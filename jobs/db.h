@@ -118,6 +118,19 @@ enum db_phase {
 };
 
 /**
+ * struct db_identity - which server connections are to have, if there are several to be found
+ * @stmt: asks for it, without parameters; the first column of its row is text, null if the server
+ *        is not to be used
+ * @is:   what that has to be; empty while it is not known
+ *
+ * Who changes it resets the connections.
+ */
+struct db_identity {
+	const struct db_stmt *stmt;
+	char is[128];
+};
+
+/**
  * struct db - a connection; is made anew for ever when it ends
  * @what:      its name in logs and in application_name
  * @loop:      the loop
@@ -125,6 +138,8 @@ enum db_phase {
  * @node:      what application_name has besides; empty if none
  * @options:   settings besides those that all have, "-c lock_timeout=50 -c enable_seqscan=off",
  *             or NULL
+ * @identity:  of the server, without which it is not up: another one is taken for a server that
+ *             cannot be reached. NULL if any will do
  * @up:        called each time it is connected, before anything is sent; may queue statements
  * @down:      called when a connection that was up has ended, after all its statements were
  *             answered with DB_LOST
@@ -140,6 +155,7 @@ struct db {
 	const char *conninfo;
 	const char *node;
 	const char *options;
+	const struct db_identity *identity;
 	void (*up)(void *arg);
 	void (*down)(void *arg);
 	void (*notify)(void *arg, const char *channel, const char *payload);
@@ -165,7 +181,10 @@ struct db {
 	bool closing;
 };
 
-/* Begins to connect. What is set in @db before is all that is above "All else". */
+/*
+ * Begins to connect, or waits for a reset if the identity is not known. What is set in @db before
+ * is all that is above "All else".
+ */
 void db_open(struct db *db);
 
 /*
@@ -176,7 +195,7 @@ void db_close(struct db *db);
 
 /*
  * Ends the connection at once and connects anew: what it was asked is answered DB_LOST, in the
- * next turn of the loop.
+ * next turn of the loop. One that waits before it connects waits no longer.
  */
 void db_reset(struct db *db);
 

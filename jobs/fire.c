@@ -628,6 +628,7 @@ void fire_open(struct node *n)
 		.loop = &n->loop,
 		.conninfo = n->config->database,
 		.node = n->lease.text,
+		.identity = &n->lease.identity,
 		.options = "-c lock_timeout=50ms " DB_BY_INDEX,
 		.arg = n,
 	};

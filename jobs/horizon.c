@@ -593,6 +593,7 @@ void horizon_open(struct node *n)
 		.loop = &n->loop,
 		.conninfo = n->config->database,
 		.node = n->lease.text,
+		.identity = &n->lease.identity,
 		.options = DB_BY_INDEX,
 		.arg = n,
 	};

@@ -22,7 +22,9 @@
  * To take shards, a node deletes the rows of the dead, if their beat is still what it saw, and
  * ends their connections, which may hold locks though nobody is behind them. A node whose row
  * is gone has been taken for dead. It forgets all that it has in memory and joins anew, under
- * another uuid. So it does if it finds another database behind the connection.
+ * another uuid. So it does if it finds another database behind the connection. The other
+ * connections of the node are on the server that this one has found last, or on none: otherwise
+ * results would be sent to the old server of a failover, which does not know the attempts.
  *
  * There is no leader: nodes are ranked by uuid, and each takes as many shards as its rank is
  * to have, which it finds free, and gives away what it has beyond.
@@ -188,7 +190,7 @@ static void disown(struct node *n, int shard, enum hold hold)
 	l->hold[shard] = hold;
 }
 
-/* Forgets all and joins under another uuid, on new connections. */
+/* Forgets all, to join under another uuid. */
 static void rejoin(struct node *n)
 {
 	struct lease *l = &n->lease;
@@ -208,16 +210,23 @@ static void rejoin(struct node *n)
 	uuid_to_text(l->node, l->text);
 }
 
+static void reset_others(struct node *n)
+{
+	db_reset(&n->fire.db);
+	db_reset(&n->horizon.db);
+	db_reset(&n->finish.db);
+	db_reset(&n->services.db);
+	submit_reset(n);
+}
+
+/* On new connections, which have that uuid in their names. */
 static void rejoin_later(struct node *n, const char *why)
 {
 	struct lease *l = &n->lease;
 
 	log_warn("rejoin node=%s why=%s", l->text, quoted(why));
 	rejoin(n);
-	db_reset(&n->fire.db);
-	db_reset(&n->horizon.db);
-	db_reset(&n->finish.db);
-	db_reset(&n->services.db);
+	reset_others(n);
 	db_reset(&l->db);
 }
 
@@ -641,6 +650,7 @@ static void identified(void *arg, const struct db_answer *a)
 	struct lease *l = &n->lease;
 	bool usable = a->status == DB_DONE && PQntuples(a->result) == 1;
 	const char *is;
+	bool changed;
 
 	if (a->status == DB_LOST)
 		return;
@@ -653,12 +663,17 @@ static void identified(void *arg, const struct db_answer *a)
 		return;
 	}
 	is = db_text(a->result, 0, 0);
-	if (l->joined && strcmp(l->identity, is)) {
-		snprintf(l->identity, sizeof(l->identity), "%s", is);
+	changed = strcmp(l->identity.is, is);
+	snprintf(l->identity.is, sizeof(l->identity.is), "%s", is);
+	if (changed)
+		reset_others(n);
+	/* What came of calls is recorded yet. */
+	if (n->draining)
+		return;
+	if (l->joined && changed) {
 		rejoin_later(n, "another database");
 		return;
 	}
-	snprintf(l->identity, sizeof(l->identity), "%s", is);
 	if (!l->joined) {
 		send_join(n);
 		return;
@@ -674,9 +689,7 @@ static void lease_up(void *arg)
 	unsigned int i;
 
 	n->lease.taking = false;
-	if (n->draining)
-		return;
-	for (i = 0; i < ARRAY_SIZE(listens); i++)
+	for (i = 0; i < ARRAY_SIZE(listens) && !n->draining; i++)
 		db_query(&n->lease.db, &listens[i], &(struct db_params){}, NULL, NULL);
 	db_query(&n->lease.db, &identify, &(struct db_params){}, identified, n);
 }
@@ -730,6 +743,7 @@ void lease_open(struct node *n)
 	struct lease *l = &n->lease;
 
 	rejoin(n);
+	l->identity.stmt = &identify;
 	l->db = (struct db){
 		.what = "lease",
 		.loop = &n->loop,

@@ -105,7 +105,8 @@ struct clock_sample {
  * @beat_timer: for the next beat
  * @node:       its uuid; another one each time it joins
  * @text:       that as text
- * @identity:   of the database and its cluster, to notice that it is another one
+ * @identity:   of the database and its cluster, to notice that it is another one; the other
+ *              connections have no other
  * @joined:     its row is in the table
  * @beating:    a beat is under way
  * @taking:     a statement about who owns what is under way
@@ -130,7 +131,7 @@ struct lease {
 	struct twheel_timer beat_timer;
 	uint8_t node[16];
 	char text[37];
-	char identity[128];
+	struct db_identity identity;
 	bool joined, beating, taking, again;
 	uint64_t valid_ns;
 	uint64_t sent_ns;
@@ -544,6 +545,7 @@ void api_close(struct node *n);
 void submit_open(struct node *n);
 void submit_close(struct node *n);
 void submit_flush(struct node *n);
+void submit_reset(struct node *n);
 
 /** struct metrics - counters since the start; lateness by powers of two of us */
 struct metrics {

@@ -401,6 +401,7 @@ void services_open(struct node *n)
 		.loop = &n->loop,
 		.conninfo = n->config->database,
 		.node = n->lease.text,
+		.identity = &n->lease.identity,
 		.options = "-c enable_seqscan=off",
 		.up = services_up,
 		.arg = n,

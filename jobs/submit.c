@@ -511,6 +511,7 @@ static void lane_open(struct node *n, struct lane *lane, const char *what)
 	lane->db.loop = &n->loop;
 	lane->db.conninfo = n->config->database;
 	lane->db.node = n->lease.text;
+	lane->db.identity = &n->lease.identity;
 	/* An application that keeps a key for long must not stop the other keys. */
 	lane->db.options = "-c lock_timeout=200";
 	db_open(&lane->db);
@@ -521,6 +522,12 @@ void submit_open(struct node *n)
 	n->submit = xcalloc(1, sizeof(*n->submit));
 	lane_open(n, &n->submit->plain, "submit");
 	lane_open(n, &n->submit->keyed, "submit-keyed");
+}
+
+void submit_reset(struct node *n)
+{
+	db_reset(&n->submit->plain.db);
+	db_reset(&n->submit->keyed.db);
 }
 
 /* What is queued still is not done: who has to know is told by api_close(). */

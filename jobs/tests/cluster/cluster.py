@@ -49,9 +49,9 @@ def free_port():
 
 
 class Proxy:
-    """Between a node and PostgreSQL, of which to() tells the socket. "up" is what the node sends,
-    "down" what it gets; what is stalled waits in buffers. only(startup message) chooses
-    connections."""
+    """Between a node and PostgreSQL, of which to(startup message) tells the socket. "up" is
+    what the node sends, "down" what it gets; what is stalled waits in buffers. only(startup
+    message) chooses connections."""
 
     def __init__(self, path, to):
         self.path, self.to = path, to
@@ -73,7 +73,7 @@ class Proxy:
                 return
             far = socket.socket(socket.AF_UNIX)
             try:
-                far.connect(self.to())
+                far.connect(self.to(near.recv(65536, socket.MSG_PEEK)))
             except OSError:
                 near.close()
                 far.close()
@@ -134,7 +134,8 @@ class Node:
         folder = os.path.join(cluster.folder, name)
         os.mkdir(folder)
         self.proxy = Proxy(os.path.join(folder, ".s.PGSQL.5432"),
-                           lambda: os.path.join(cluster.pg, ".s.PGSQL.5432"))
+                           lambda startup: os.path.join(self.server(startup), ".s.PGSQL.5432"))
+        self.server = lambda startup: cluster.pg
         self.conninfo = conninfo or "host=%s port=5432 user=postgres dbname=postgres" % folder
         self.port = free_port()
         self.log = os.path.join(cluster.folder, name + ".log")

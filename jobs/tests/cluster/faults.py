@@ -163,6 +163,27 @@ def failover_unanswered(c):
     return check(c, twice_allowed=True)
 
 
+@test("no result is lost to the old server of a failover", nodes=0, timeout_ms=20000)
+def failover_old_server(c):
+    """That is up again, and all that the connections for results find for a while."""
+    standby = Standby(c)
+    nodes = [c.add_node() for _ in range(2)]
+    if not c.ready():
+        return "they do not get ready"
+    for n in nodes:
+        n.server = lambda startup: standby.old if b" finish" in startup else c.pg
+    c.postgres("kill")
+    standby.promote()
+    c.postgres("start", *c.pg_options, pg=standby.old)
+    if not c.ready():
+        return "they do not get ready again"
+    load(c, nr=200, delay_ms=1000, spread_ms=3000)
+    time.sleep(6)
+    for n in nodes:
+        n.server = lambda startup: c.pg
+    return check(c)
+
+
 # ---------------------------------------------------------------- a disk
 
 

@@ -516,6 +516,64 @@ static void closing(void)
 	ok(each_once(), "a connection can be closed twice");
 }
 
+static struct db identified_db;
+static struct db_identity identity;
+static int nr_identified_up, nr_identified_down;
+
+static const struct db_stmt which = {
+	"which", "select (select name from server), 1 from pg_sleep(0.05)", { 0 }
+};
+
+static void identified_up(void *arg)
+{
+	(void)arg;
+	nr_identified_up++;
+}
+
+static void identified_down(void *arg)
+{
+	(void)arg;
+	nr_identified_down++;
+}
+
+static bool identified_is_up(void) { return identified_db.state == DB_UP; }
+static bool identified_tried(void) { return identified_db.tries >= 2; }
+
+static void identities(void)
+{
+	execute("create table server (name text)");
+	execute("insert into server values ('this')");
+	begin_connected();
+	identity.stmt = &which;
+	identified_db = (struct db){
+		.what = "identified", .loop = &loop, .conninfo = db.conninfo, .node = "",
+		.identity = &identity, .up = identified_up, .down = identified_down,
+	};
+	db_open(&identified_db);
+	ask(&one);
+	run_until(all_answered);
+	ok(identified_db.state == DB_DOWN && !identified_db.tries,
+	   "a connection waits until it is known which server it is to have");
+	snprintf(identity.is, sizeof(identity.is), "another");
+	db_reset(&identified_db);
+	run_until(identified_tried);
+	ok(!nr_identified_up && !nr_identified_down, "one that has another server is not up");
+	snprintf(identity.is, sizeof(identity.is), "this");
+	run_until(identified_is_up);
+	ok(nr_identified_up == 1, "one that has the server is");
+	execute("update server set name = null");
+	identified_db.tries = 0;
+	db_reset(&identified_db);
+	run_until(identified_tried);
+	ok(nr_identified_up == 1 && nr_identified_down == 1,
+	   "nor is one whose server is not to be used");
+	execute("drop table server");
+	identified_db.tries = 0;
+	run_until(identified_tried);
+	ok(nr_identified_up == 1, "nor one whose server does not know what it is");
+	db_close(&identified_db);
+}
+
 /* A server that takes connections and says nothing. */
 static char mute_dir[] = "/tmp/twheeld-mute-XXXXXX";
 static struct sockaddr_un mute_address = { .sun_family = AF_UNIX };
@@ -613,6 +671,7 @@ int main(void)
 	failures();
 	changed_table();
 	notifications();
+	identities();
 	losses();
 	insisting();
 	resetting_within();

@@ -62,8 +62,9 @@
  * $3 are of lease_add_params(). A job never changes its shard.
  *
  * A table that was empty a moment ago has no statistics to go by: what is not to be looked for
- * by any index but that of the id is written so that it cannot be; nor is that to be read from its
- * beginning, which would have the order of a join by "=": hence DB_IS.
+ * by any index but that of the id is written so that it cannot be, and no other index that fits
+ * has the id itself (0001.sql); nor is that to be read from its beginning, which would have the
+ * order of a join by "=": hence DB_IS.
  */
 #define HELD \
 	"with h as materialized (" \

@@ -54,8 +54,8 @@ static const struct db_stmt snapshot = {
 };
 
 /*
- * A page: for each shard what comes after its cursor, in the order of the index. The rows
- * themselves have to be visited, but no payload is.
+ * A page: for each shard what comes after its cursor, in the order of the index, which has
+ * "id + 0". The rows themselves have to be visited, but no payload is.
  */
 static const struct db_stmt page = {
 	.name = "page",
@@ -63,8 +63,8 @@ static const struct db_stmt page = {
 	       "octet_length(j.payload) "
 	       "from unnest($1, $2, $3) c(shard, due, id) cross join lateral ("
 	       "select * from twheel.job j where j.shard = c.shard "
-	       "and (j.due, j.id) > (c.due, c.id) and j.due <= $4 "
-	       "order by j.due, j.id limit $5) j",
+	       "and (j.due, j.id + 0) > (c.due, c.id) and j.due <= $4 "
+	       "order by j.due, j.id + 0 limit $5) j",
 	.types = { PG_INT2_A, PG_TIMESTAMPTZ_A, PG_INT8_A, PG_TIMESTAMPTZ, PG_INT8 },
 };
 

@@ -189,7 +189,7 @@ static const struct db_stmt next = {
 	"select json_build_object('id', j.id, 'service', s.service, 'at', " UTC("j.at") ", "
 	"'due', " UTC("j.due") ", 'shard', j.shard, 'node', h.owner)::text "
 	"from twheel.shard h, lateral (select * from twheel.job j where j.shard = h.shard "
-	"and j.state = 0 and j.due < 'infinity' order by j.due, j.id limit $1) j "
+	"and j.state = 0 and j.due < 'infinity' order by j.due, j.id + 0 limit $1) j "
 	"left join twheel.service s on s.id = j.service order by j.due, j.id limit $1",
 	{ PG_INT4 },
 };

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """No function goes through a whole table, though its plan was made when there was nothing."""
 
+import json
 import os
 import re
+import subprocess
 
 from harness import HERE, equal, test, true
 
@@ -15,6 +17,48 @@ CALLS = (
     "select twheel.extend(7, 1, '1 min')", "select twheel.finish(8, 1)",
     "select twheel.fail(9, 1)", "select twheel.requeue(10)",
     "select twheel.submit('h', now(), key => 'k1')", "select twheel.submit('h', now(), key => 'x')")
+
+DEAD = 20000
+FIRST, NR = 10000000, 20
+READ = 60		# pages of tables and indexes that a batch may read for each of its jobs
+
+
+def source(name):
+    with open(os.path.join(HERE, "..", "..", name), encoding="utf-8") as file:
+        return file.read()
+
+
+def statement(file, name):
+    """That of twheeld, as it may stand behind "prepare p"."""
+    text = re.sub("(?m)^#include.*", "", source("db.h") + source(file))
+    text = subprocess.run([os.environ.get("CC", "cc"), "-E", "-P", "-x", "c", "-"], input=text,
+                          check=True, capture_output=True, encoding="utf-8").stdout
+    body = re.search(r"db_stmt %s = \{(.*?)\};" % name, text, re.S).group(1)
+    sql = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', body)[1:]).replace(r"\\", "\\")
+    types = re.findall(r"PG_([A-Z0-9]+(?:_A\b)?)", body)
+    return "(%s) as %s" % (", ".join(t.lower().replace("_a", "[]") for t in types), sql)
+
+
+def pages_read(s, sql):
+    """By a query that is undone, and how many rows it has."""
+    s.owner.rows("begin")
+    plan = json.loads("".join(s.owner.column("explain (analyze, buffers, timing off, format json) "
+                                             + sql)))[0]["Plan"]
+    s.owner.rows("rollback")
+    return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"], plan["Actual Rows"]
+
+
+def leave_dead(s):
+    """As many of them as a pinned snapshot may need, which it is for who calls to end."""
+    s.owner.rows("truncate twheel.job")
+    pin = s.more()
+    pin.rows("begin isolation level repeatable read; select from twheel.service")
+    s.owner.rows("insert into twheel.job (due, at, service, shard) select now(), now(), %d, i %% 64"
+                 " from generate_series(1, %d) i" % (s.service("q"), DEAD))
+    s.owner.rows("delete from twheel.job; analyze twheel.job")
+    equal(s.owner.value("select reltuples = 0 and relpages > 0 from pg_class"
+                        " where oid = 'twheel.job'::regclass"), "t")
+    return pin
 
 
 def empty(s):
@@ -69,11 +113,8 @@ def _(s):
 
 @test("who brings back parked jobs does not go through those of services that are paused")
 def _(s):
-    with open(os.path.join(HERE, "..", "..", "service.c"), encoding="utf-8") as file:
-        text = re.search(r"unpark_page = \{(.*?)\n\};", file.read(), re.S).group(1)
-    sql = "".join(re.findall(r'"(.*?)"(?:,?\n)', text[text.index(".sql"):])).replace("\\", "")
-    s.owner.rows("truncate twheel.job; set enable_seqscan = off; prepare p(int2[], int, int, bigint)"
-                 " as " + sql)
+    s.owner.rows("truncate twheel.job; set enable_seqscan = off; prepare p "
+                 + statement("service.c", "unpark_page"))
     call = "execute p('{1,2}', 10, 0, 0)"
     for _ in range(OFTEN):
         s.owner.rows(call)
@@ -96,3 +137,35 @@ def _(s):
     s.owner.rows("set enable_seqscan = off; set plan_cache_mode = force_generic_plan;"
                  "prepare p(bigint) as select from twheel.queue where seq = $1 and taken = 1")
     true("queue_pkey" in "".join(s.owner.column("explain execute p(1)")))
+
+
+@test("who knows jobs by their numbers does not go through what is dead, if there seems to be nothing")
+def _(s):
+    pin = leave_dead(s)
+    node = "00000000-0000-0000-0000-000000000001"
+    s.owner.rows("insert into twheel.job (id, due, at, service, shard, state, attempt, order_key)"
+                 " select %d + i, '2020-01-01Z', now(), %d, 1, i / %d, i / %d, nullif(i %% 4, 0)"
+                 " from generate_series(0, %d) i" % (FIRST, s.service("q"), NR, NR, 2 * NR - 1))
+    s.owner.rows("update twheel.shard set owner = '%s', fence = 1; set jit = off" % node)
+    for setting in re.findall(r"-c (\w+=\w+)", re.search("DB_BY_INDEX.*", source("db.h")).group()):
+        s.owner.rows("set " + setting)
+    ids = ["'{%s}'" % ",".join(str(FIRST + i) for i in range(n, n + NR)) for n in (0, NR)]
+    due, shard, zero, service, one, text = ("array_fill(%s, array[%d])" % (value, NR) for value in (
+        "'2020-01-01Z'::timestamptz", "1::int2", 0, s.service("q"), 1, "''::text"))
+    zeros = "array_fill(0::int8, array[%d])" % NR
+    batch = "'%s', '{1}', '{1}', %s" % (node, ", ".join((ids[0], due, shard, zero, service)))
+    results = "'%s', %s" % (node, ", ".join((ids[1], one, one, zero, zeros, zeros, zeros, due, text)))
+    statements = [("fire.c", name, batch, 1 + NR) for name in (
+        "hand", "hand_unlocked", "mark", "mark_unlocked", "park")]
+    statements.append(("finish.c", "record", results, NR))
+    for file, name, values, nr_rows in statements:
+        s.owner.rows("deallocate all; prepare p " + statement(file, name))
+        for mode in "force_generic_plan", "force_custom_plan":
+            s.owner.rows("set plan_cache_mode = " + mode)
+            read, rows = pages_read(s, "execute p(%s)" % values)
+            equal((name, mode, rows, read, read < READ * NR), (name, mode, nr_rows, read, True))
+    for call in "cancel(%d)", "move(%d, now())", "fate(%d)":
+        for _ in range(2):	# the first reads of the catalog as well
+            read, _ = pages_read(s, "select twheel." + call % FIRST)
+        equal((call, read, read < READ), (call, read, True))
+    pin.rows("rollback")

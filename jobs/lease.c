@@ -667,7 +667,7 @@ static void identified(void *arg, const struct db_answer *a)
 	snprintf(l->identity.is, sizeof(l->identity.is), "%s", is);
 	if (changed)
 		reset_others(n);
-	/* What came of calls is recorded yet. */
+	/* The others still record what came of calls. */
 	if (n->draining)
 		return;
 	if (l->joined && changed) {

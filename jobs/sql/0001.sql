@@ -16,7 +16,8 @@
 --
 --   A job has a service. Who makes jobs has the row of the service locked, so that it is not
 --   deleted meanwhile, and who deletes it looks for jobs when nobody can make one any more. A
---   foreign key would be the same, and costs each job as much again as to insert it.
+--   foreign key would be the same, and costs 9 us of CPU a job in a batch, where to insert it takes
+--   13 and these locks less than one.
 --
 -- Times are the clock of this database. The functions are what others may call: as the owner
 -- of the schema, in their own transactions. A plan that was made while a table was empty may
@@ -830,7 +831,8 @@ grant select on twheel.cluster to twheel_node;
 grant usage, select on all sequences in schema twheel to twheel_node;
 grant execute on all functions in schema twheel to twheel_node;
 grant execute on function twheel.submit, twheel.cancel, twheel.cancel_tag, twheel.move,
-	twheel.job_state, twheel.queue_state, twheel.end_state, twheel.fate, twheel.take, twheel.extend, twheel.finish, twheel.fail, twheel.requeue
+	twheel.job_state, twheel.queue_state, twheel.end_state, twheel.fate, twheel.take,
+	twheel.extend, twheel.finish, twheel.fail, twheel.requeue
 	to twheel_app;
 grant select on twheel.job_callback_service, twheel.job_delay_task,
 	twheel.job_delay_task_execlog, twheel.job_delay_task_backlog to twheel_app, twheel_node;

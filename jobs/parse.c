@@ -657,6 +657,16 @@ static bool check_when(uint32_t given, int at, int delay, const char *prefix, st
 	return true;
 }
 
+/* @field is that of "payload"; the other two are behind it. */
+static bool check_payload(uint32_t given, int field, const char *prefix, struct bad *bad)
+{
+	if (is_given(given, field + 1) && is_given(given, field))
+		return both(bad, prefix, "payload_base64", "payload");
+	if (is_given(given, field + 2) && (is_given(given, field) || is_given(given, field + 1)))
+		return both(bad, prefix, "payload_text", "payload or payload_base64");
+	return true;
+}
+
 static bool check_job(struct new_job *job, uint32_t given, const char *prefix, struct bad *bad)
 {
 	char path[128];
@@ -665,11 +675,8 @@ static bool check_job(struct new_job *job, uint32_t given, const char *prefix, s
 		field_path(path, prefix, "service");
 		return bad_set(bad, 400, "missing_field", path, "a job needs a service");
 	}
-	if (is_given(given, JOB_F_BASE64) && is_given(given, JOB_F_PAYLOAD))
-		return both(bad, prefix, "payload_base64", "payload");
-	if (is_given(given, JOB_F_TEXT) &&
-	    (is_given(given, JOB_F_PAYLOAD) || is_given(given, JOB_F_BASE64)))
-		return both(bad, prefix, "payload_text", "payload or payload_base64");
+	if (!check_payload(given, JOB_F_PAYLOAD, prefix, bad))
+		return false;
 	return check_when(given, JOB_F_AT, JOB_F_DELAY, prefix, &job->when, bad);
 }
 
@@ -883,6 +890,178 @@ void service_spec_free(struct service_spec *spec)
 	free(spec->headers);
 	free(spec->delivery);
 	memset(spec, 0, sizeof(*spec));
+}
+
+#define TIMES(member) offsetof(struct schedule_spec, member)
+
+/* As the schema has it. */
+static const struct field schedule_fields[NR_SCHEDULE_FIELDS] = {
+	[SCHEDULE_NAME] = { "schedule", T_TEXT, false, TIMES(name), 1, 100 },
+	[SCHEDULE_SERVICE] = { "service", T_TEXT, false, TIMES(service), 1, 100 },
+	[SCHEDULE_CRON] = { "cron", T_TEXT, true, TIMES(cron), 1, MAX_TEXT },
+	[SCHEDULE_TZ] = { "tz", T_TEXT, true, TIMES(tz), 1, 100 },
+	[SCHEDULE_EVERY] = { "every_ms", T_INT, true, TIMES(every_ms), 1, MAX_DELAY_MS },
+	[SCHEDULE_COUNT] = { "count", T_INT, true, TIMES(count), 1, INT64_C(1) << 53 },
+	[SCHEDULE_START] = { "start_at", T_TIME, true, TIMES(start_us), 0, 0 },
+	[SCHEDULE_END] = { "end_at", T_TIME, true, TIMES(end_us), 0, 0 },
+	[SCHEDULE_MISFIRE] = { "misfire", T_TEXT, false, TIMES(misfire), 1, 100 },
+	[SCHEDULE_MISFIRE_MS] = { "misfire_ms", T_INT, false, TIMES(misfire_ms), 1000, 86400000 },
+	[SCHEDULE_OVERLAP] = { "overlap", T_TEXT, false, TIMES(overlap), 1, 100 },
+	[SCHEDULE_BROADCAST] = { "broadcast", T_BOOL, false, TIMES(broadcast), 0, 0 },
+	[SCHEDULE_SLACK] = { "slack_ms", T_INT, true, TIMES(slack_ms), 0, 3600000 },
+	[SCHEDULE_PAYLOAD] = { "payload", T_JSON, false, TIMES(payload), 0, 0 },
+	[SCHEDULE_BASE64] = { "payload_base64", T_BASE64, true, TIMES(payload), 0, 0 },
+	[SCHEDULE_TEXT] = { "payload_text", T_BYTES, true, TIMES(payload), 0, 0 },
+	[SCHEDULE_PAUSED] = { "paused", T_BOOL, false, TIMES(paused), 0, 0 },
+};
+
+static bool check_schedule(const struct schedule_spec *spec, const char *prefix, struct bad *bad)
+{
+	char path[128];
+
+	if (!is_one_of(spec->misfire, "smart", "fire_now") &&
+	    !is_one_of(spec->misfire, "do_nothing", "ignore")) {
+		field_path(path, prefix, "misfire");
+		return bad_set(bad, 400, "out_of_range", path,
+			       "must be smart, fire_now, do_nothing or ignore");
+	}
+	if (!is_one_of(spec->overlap, "allow", "skip") &&
+	    !is_one_of(spec->overlap, "queue", "queue")) {
+		field_path(path, prefix, "overlap");
+		return bad_set(bad, 400, "out_of_range", path, "must be allow, skip or queue");
+	}
+	if (spec->cron && spec->every_ms)
+		return both(bad, prefix, "every_ms", "cron");
+	if (spec->cron && spec->count)
+		return both(bad, prefix, "count", "cron");
+	if (spec->every_ms && spec->tz)
+		return both(bad, prefix, "tz", "every_ms");
+	return check_payload(spec->given, SCHEDULE_PAYLOAD, prefix, bad);
+}
+
+static bool read_schedule(struct schedule_spec *spec, json_t *object, const char **text,
+			  const char *prefix, struct bad *bad)
+{
+	return read_object(schedule_fields, NR_SCHEDULE_FIELDS, object, text, prefix, spec,
+			   &spec->given, bad) &&
+	       check_schedule(spec, prefix, bad);
+}
+
+bool parse_schedule(const char *body, size_t len, struct schedule_spec *spec, struct bad *bad)
+{
+	const char *text = skip_blanks(body);
+	json_t *root = load(body, len, bad);
+	bool good;
+
+	if (!root)
+		return false;
+	good = read_schedule(spec, root, &text, "", bad);
+	json_decref(root);
+	if (!good)
+		schedule_spec_free(spec);
+	return good;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	const struct schedule_spec *const *x = a, *const *y = b;
+
+	return strcmp((*x)->name, (*y)->name);
+}
+
+static bool check_names(const struct schedule_spec *specs, unsigned int nr, struct bad *bad)
+{
+	const struct schedule_spec **sorted = xmalloc((nr + 1) * sizeof(*sorted));
+	bool good = true;
+	unsigned int i;
+
+	for (i = 0; i < nr; i++)
+		sorted[i] = &specs[i];
+	qsort(sorted, nr, sizeof(*sorted), compare_names);
+	for (i = 1; i < nr && good; i++)
+		if (!compare_names(&sorted[i - 1], &sorted[i]))
+			good = bad_set(bad, 400, "duplicate_schedule", "schedules",
+				       "there are two by the name of %s", sorted[i]->name);
+	free(sorted);
+	return good;
+}
+
+static bool read_schedules(json_t *array, const char *text, struct schedule_spec *specs,
+			   unsigned int nr, struct bad *bad)
+{
+	char prefix[64];
+
+	for (unsigned int i = 0; i < nr; i++) {
+		json_t *object = json_array_get(array, i);
+
+		text = skip_blanks(text + 1);	/* behind the bracket or comma */
+		snprintf(prefix, sizeof(prefix), "schedules[%u]", i);
+		if (!json_is_object(object))
+			return wrong_type(bad, prefix, "an object");
+		snprintf(prefix, sizeof(prefix), "schedules[%u].", i);
+		if (!read_schedule(&specs[i], object, &text, prefix, bad))
+			return false;
+		if (!specs[i].name || !service_name_is_good(specs[i].name)) {
+			field_path(bad->field, prefix, "schedule");
+			return bad_set(bad, 400, "missing_field", strdupa(bad->field),
+				       "each has a name, of letters, digits, and ._- behind the "
+				       "first");
+		}
+		text = skip_blanks(text);
+	}
+	return check_names(specs, nr, bad);
+}
+
+bool parse_schedules(const char *body, size_t len, struct schedule_spec **specs,
+		     unsigned int *nr, struct bad *bad)
+{
+	json_t *root = load(body, len, bad), *array;
+	const char *text = skip_blanks(body);
+	bool good;
+
+	*specs = NULL;
+	*nr = 0;
+	if (!root)
+		return false;
+	array = json_object_get(root, "schedules");
+	if (!json_is_array(array) || json_object_size(root) != 1) {
+		good = bad_set(bad, 400, "wrong_type", "schedules",
+			       "there must be an array by that name, and nothing else");
+	} else if (json_array_size(array) > MAX_SCHEDULES) {
+		good = bad_set(bad, 413, "too_many_schedules", "schedules", "must be %d at most",
+			       MAX_SCHEDULES);
+	} else {
+		*nr = json_array_size(array);
+		*specs = xcalloc(*nr + 1, sizeof(**specs));
+		text = skip_blanks(skip_value(skip_blanks(text + 1)));	/* the colon */
+		good = read_schedules(array, skip_blanks(text + 1), *specs, *nr, bad);
+	}
+	json_decref(root);
+	if (!good) {
+		schedule_specs_free(*specs, *nr);
+		*specs = NULL;
+		*nr = 0;
+	}
+	return good;
+}
+
+void schedule_spec_free(struct schedule_spec *spec)
+{
+	free(spec->name);
+	free(spec->service);
+	free(spec->cron);
+	free(spec->tz);
+	free(spec->misfire);
+	free(spec->overlap);
+	buf_free(&spec->payload);
+	memset(spec, 0, sizeof(*spec));
+}
+
+void schedule_specs_free(struct schedule_spec *specs, unsigned int nr)
+{
+	for (unsigned int i = 0; i < nr; i++)
+		schedule_spec_free(&specs[i]);
+	free(specs);
 }
 
 bool parse_move(const char *body, size_t len, struct when *when, struct bad *bad)

@@ -14,6 +14,7 @@
 
 #define MAX_BODY	16777216	/* of a request */
 #define MAX_JOBS	10000		/* in a request */
+#define MAX_SCHEDULES	100000		/* in a file */
 #define MAX_TEXT	500		/* characters of keys and tags */
 #define MAX_DELAY_MS	INT64_C(3155760000000)	/* 100 years */
 
@@ -121,6 +122,49 @@ struct service_spec {
 bool parse_service(const char *body, size_t len, struct service_spec *spec, struct bad *bad);
 void service_spec_free(struct service_spec *spec);
 bool service_name_is_good(const char *name);
+
+enum schedule_field {
+	SCHEDULE_NAME, SCHEDULE_SERVICE, SCHEDULE_CRON, SCHEDULE_TZ, SCHEDULE_EVERY,
+	SCHEDULE_COUNT, SCHEDULE_START, SCHEDULE_END, SCHEDULE_MISFIRE, SCHEDULE_MISFIRE_MS,
+	SCHEDULE_OVERLAP, SCHEDULE_BROADCAST, SCHEDULE_SLACK, SCHEDULE_PAYLOAD,
+	SCHEDULE_BASE64, SCHEDULE_TEXT, SCHEDULE_PAUSED, NR_SCHEDULE_FIELDS
+};
+
+/**
+ * struct schedule_spec - what a request says of a schedule
+ * @given:     bits of enum schedule_field: the others are not said, and are 0 or NULL here
+ * @name:      of it; in a file of them
+ * @service:   its name
+ * @cron:      an expression, or NULL
+ * @tz:        of that
+ * @every_ms:  else
+ * @count:     of those; 0 for no end
+ * @start_us:  us since 2000
+ * @end_us:    the same
+ * @misfire:   "smart", "fire_now", "do_nothing" or "ignore"
+ * @misfire_ms: what is later than that has misfired
+ * @overlap:   "allow", "skip" or "queue"
+ * @broadcast: to each agent of the service
+ * @slack_ms:  as of a job
+ * @payload:   as of a job
+ * @paused:    nothing is fired
+ */
+struct schedule_spec {
+	uint32_t given;
+	char *name, *service, *cron, *tz, *misfire, *overlap;
+	int64_t every_ms, count, start_us, end_us, misfire_ms, slack_ms;
+	struct buf payload;
+	bool broadcast, paused;
+};
+
+/* What each of the fields may be; whether they make a schedule is seen by schedule_set(). */
+bool parse_schedule(const char *body, size_t len, struct schedule_spec *spec, struct bad *bad);
+void schedule_spec_free(struct schedule_spec *spec);
+
+/* {"schedules": [...]}, each with its name, which no other has */
+bool parse_schedules(const char *body, size_t len, struct schedule_spec **specs,
+		     unsigned int *nr, struct bad *bad);
+void schedule_specs_free(struct schedule_spec *specs, unsigned int nr);
 
 /* {"at": ...} or {"delay_ms": ...} */
 bool parse_move(const char *body, size_t len, struct when *when, struct bad *bad);

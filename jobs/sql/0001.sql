@@ -175,6 +175,8 @@ create table twheel.job (
 	key		text,
 	order_key	text,
 	tag		text,
+	schedule	integer,		-- one of its instants, and not moved from there
+	flags		smallint,		-- bits, see plan(); null is none
 	payload		bytea not null default ''
 ) with (fillfactor = 90);
 -- "id + 0" here and below: a plan that was made when statistics said that the table is empty, while
@@ -183,6 +185,7 @@ create index job_due on twheel.job (shard, due, (id + 0));
 create index job_parked on twheel.job (service, (id + 0)) where due = 'infinity';
 create index job_order on twheel.job (order_key, service) where order_key is not null;
 create index job_tag on twheel.job (tag, id) where tag is not null;
+create index job_of_schedule on twheel.job (schedule, at) where schedule is not null;
 
 create table twheel.seen (
 	service	integer not null,
@@ -213,6 +216,15 @@ create index queue_service on twheel.queue (service, seq)
 	where service is not null;	-- always; but not for who knows "seq" alone
 create index queue_tag on twheel.queue (tag, job) where tag is not null;
 create index queue_order on twheel.queue (order_key, service, seq) where order_key is not null;
+create index queue_agent on twheel.queue (service, agent) where agent <> '';
+
+-- Consumers of broadcasts, each with a name of its own.
+create table twheel.agent (
+	service	integer not null,
+	agent	text not null,
+	seen	timestamptz not null,	-- it has come for something, about then
+	primary key (service, agent)
+) with (fillfactor = 50);
 
 -- One row for each attempt, when it is over, and for each hand-over; but that in which a consumer
 -- finishes a job is in backlog. With a row here as well, to take and finish a job in batches of 100
@@ -241,13 +253,14 @@ create table twheel.backlog (
 	due		timestamptz not null,	-- job.at
 	service		integer not null,
 	attempt		integer not null,
-	state		smallint not null,	-- 3 finished, 4 failed, 5 cancelled, 6 requeued
+	state		smallint not null,	-- 3 finished, 4 failed, 5 cancelled, 6 requeued, 7 skipped
 	requeued	bigint,			-- as which job
 	late_us		bigint,			-- of the attempt of a consumer that finished it,
 	took_us		bigint,			-- which has no row in execlog
 	key		text,
 	order_key	text,
 	tag		text,
+	agent		text,			-- that had it of a broadcast
 	message		text,
 	payload		bytea
 ) partition by range (at);
@@ -270,7 +283,7 @@ language sql volatile as $$
 $$;
 create function twheel.end_state(state smallint) returns text language sql immutable as $$
 	select case state when 3 then 'finished' when 4 then 'failed' when 5 then 'cancelled'
-		when 6 then 'requeued' end
+		when 6 then 'requeued' when 7 then 'skipped' end
 $$;
 create index backlog_failed on twheel.backlog (service, at)
 	where twheel.end_state(state) = 'failed';
@@ -354,6 +367,9 @@ begin
 	   or exists (select from twheel.queue q where q.service = old.id) then
 		raise dependent_objects_still_exist
 			using message = format('service %s has jobs', old.service);
+	elsif exists (select from twheel.schedule c where c.service = old.id) then
+		raise dependent_objects_still_exist
+			using message = format('service %s has schedules', old.service);
 	end if;
 	return old;
 end $$;
@@ -441,12 +457,12 @@ end $$;
 
 -- Tells owners of a job that they may not have seen.
 create function twheel.announce(shard smallint, job bigint, due timestamptz, service integer,
-				slack_ms integer)
+				slack_ms integer, flags smallint default null)
 returns void language plpgsql as $$
 begin
 	if due < 'infinity' then
 		perform pg_notify('twheel_job', concat_ws(' ', shard, job,
-			(extract(epoch from due) * 1000000)::bigint, service, slack_ms));
+			(extract(epoch from due) * 1000000)::bigint, service, slack_ms, flags));
 	end if;
 end $$;
 
@@ -607,7 +623,7 @@ begin
 end $$;
 
 -- 'moved', or as cancel(). What is in the queue leaves it: there it would hold up others of its
--- order key.
+-- order key. One of a schedule is that no more.
 create function twheel.move(job bigint, at timestamptz, announce boolean default true)
 returns text language plpgsql security definer set search_path = twheel, pg_temp
 set enable_seqscan = off as $$
@@ -619,21 +635,23 @@ declare
 begin
 	perform twheel.check_time(at);
 	while fate = 'waiting' loop
-		update twheel.job j set at = move.at, due = greatest(move.at, clock)
+		update twheel.job j set at = move.at, due = greatest(move.at, clock), schedule = null,
+			flags = nullif(j.flags & 3, 0)
 		where j.id = job and j.state = 0
-		returning j.shard, j.id, j.due, j.service, j.slack_ms, j.key into m;
+		returning j.shard, j.id, j.due, j.service, j.slack_ms, j.key, j.flags into m;
 		exit when found;
 		fate := twheel.withdraw(job);
 		if fate = 'waiting' then
 			with d as (delete from twheel.queue q where q.job = move.job returning q.*)
 			insert into twheel.job as j (id, due, at, idem, service, attempt, shard, key,
-						     order_key, tag, payload)
+						     order_key, tag, flags, payload)
 			select d.job, greatest(move.at, clock), move.at, d.idem, d.service, d.taken,
 				case when d.order_key is null then floor(random() * 64)::smallint
 				     else twheel.shard_of(d.service, d.order_key) end,
-				d.key, d.order_key, d.tag, d.payload
+				d.key, d.order_key, d.tag, case when d.agent <> '' then 2 end,
+				d.payload
 			from d limit 1
-			returning j.shard, j.id, j.due, j.service, j.slack_ms, j.key into m;
+			returning j.shard, j.id, j.due, j.service, j.slack_ms, j.key, j.flags into m;
 			exit;
 		end if;
 		fate := coalesce(fate, twheel.fate(job));
@@ -644,7 +662,7 @@ begin
 	update twheel.seen s set until = m.due + interval '24 hours'
 	where s.service = m.service and s.key = m.key;
 	if announce then
-		perform twheel.announce(m.shard, m.id, m.due, m.service, m.slack_ms);
+		perform twheel.announce(m.shard, m.id, m.due, m.service, m.slack_ms, m.flags);
 	end if;
 	return 'moved';
 end $$;
@@ -653,14 +671,57 @@ create function twheel.us_since(since timestamptz) returns bigint language sql v
 	select greatest(extract(epoch from clock_timestamp() - since) * 1000000, 0)::bigint
 $$;
 
+-- Agents come for what is theirs at least each 30 s, or say that they are there: broadcasts of
+-- longer after that are not for them.
+create function twheel.is_alive(seen timestamptz) returns boolean language sql volatile as $$
+	select seen > clock_timestamp() - interval '30 seconds'
+$$;
+
+-- A row that is not so old is left alone: to write it each time costs more than to take. One of
+-- the future was written before the clock was set.
+create function twheel.see_agent(service integer, agent text) returns void language plpgsql as $$
+#variable_conflict use_variable
+declare
+	clock timestamptz := clock_timestamp();
+begin
+	if length(agent) not between 1 and 100 then
+		raise string_data_right_truncation using
+			message = 'names of agents are 1 to 100 characters', column = 'agent';
+	end if;
+	perform from twheel.agent a where a.service = see_agent.service and a.agent = see_agent.agent
+		and a.seen between clock - interval '5 seconds' and clock + interval '5 seconds';
+	if not found then
+		insert into twheel.agent as a (service, agent, seen) values (service, agent, clock)
+		on conflict on constraint agent_pkey do update set seen = excluded.seen;
+	end if;
+end $$;
+
+-- For an agent that is busy, or that begins: from when this is committed on it gets what is
+-- broadcast.
+create function twheel.agent_is_here(service text, agent text) returns void
+language plpgsql security definer set search_path = twheel, pg_temp as $$
+begin
+	perform twheel.see_agent(twheel.service_id(service), agent);
+end $$;
+
+-- And from then on no more. What it has not finished fails (bury()).
+create function twheel.agent_is_gone(service text, agent text) returns void
+language plpgsql security definer set search_path = twheel, pg_temp as $$
+#variable_conflict use_variable
+begin
+	delete from twheel.agent a where a.service = twheel.service_id(agent_is_gone.service)
+		and a.agent = agent_is_gone.agent;
+end $$;
+
 -- For consumers. What is taken is invisible to others for so long, and is had again by
 -- whoever takes next if it was not finished by then. "floor" is the least seq that the
 -- consumer has not seen finished: it passes over what is dead in the index. Now and then one
 -- has to look from 0: seq is not the order of commits, and what failed comes back. Whose consumers
 -- have died as often as the service has attempts is dead itself.
 create function twheel.take(service text, most integer default 1,
-	visible interval default interval '30 seconds', floor bigint default 0)
-returns table (seq bigint, job bigint, due timestamptz, idem uuid, taken integer, agent text,
+	visible interval default interval '30 seconds', floor bigint default 0,
+	agent text default '')
+returns table (seq bigint, job bigint, due timestamptz, idem uuid, taken integer,
 	       order_key text, tag text, payload bytea)
 language plpgsql security definer set search_path = twheel, pg_temp
 set plan_cache_mode = force_custom_plan set enable_bitmapscan = off as $$
@@ -669,14 +730,18 @@ declare
 	s integer := twheel.service_id(service);
 	attempts integer := (select v.max_attempts from twheel.service v where v.id = s);
 begin
+	if take.agent <> '' then
+		perform twheel.see_agent(s, take.agent);
+	end if;
 	return query
 	with p as materialized (
 		select q.* from twheel.queue q
 		where q.service = s and q.seq >= coalesce(take.floor, 0)
-			and q.visible <= clock_timestamp()
+			and q.visible <= clock_timestamp() and q.agent in ('', take.agent)
 			and (q.order_key is null or not exists (
 				select from twheel.queue b where b.order_key = q.order_key
-					and b.service = q.service and b.seq < q.seq))
+					and b.service = q.service and b.agent = q.agent
+					and b.seq < q.seq))
 		order by q.seq limit coalesce(most, 1) for update skip locked
 	), lost as (
 		insert into twheel.execlog (job, late_us, took_us, service, attempt, outcome, message)
@@ -689,16 +754,16 @@ begin
 		returning q.*
 	), dead as (
 		insert into twheel.backlog (job, due, service, attempt, state, key, order_key, tag,
-					    message, payload)
+					    agent, message, payload)
 		select g.job, g.due, g.service, g.taken, 4, g.key, g.order_key, g.tag,
-			case when g.began is null then 'has no attempts left'
+			nullif(g.agent, ''), case when g.began is null then 'has no attempts left'
 			     else 'taken, and neither finished nor failed' end, g.payload
 		from gone g
 	)
 	update twheel.queue q set visible = clock_timestamp() + take.visible, taken = q.taken + 1,
 		began = clock_timestamp(), late_us = twheel.us_since(greatest(q.due, q.visible))
 	where q.seq = any(array(select p.seq from p)) and q.taken < attempts
-	returning q.seq, q.job, q.due, q.idem, q.taken, q.agent, q.order_key, q.tag, q.payload;
+	returning q.seq, q.job, q.due, q.idem, q.taken, q.order_key, q.tag, q.payload;
 end $$;
 
 -- True as long as it was not given back, and nobody else has taken it since.
@@ -724,10 +789,10 @@ begin
 		where q.seq = finish.seq and q.taken = finish.taken and q.began is not null
 		returning q.*
 	)
-	insert into twheel.backlog (job, due, service, attempt, state, key, order_key, tag, late_us,
-				    took_us)
-	select d.job, d.due, d.service, d.taken, 3, d.key, d.order_key, d.tag, d.late_us,
-		twheel.us_since(d.began) from d;
+	insert into twheel.backlog (job, due, service, attempt, state, key, order_key, tag, agent,
+				    late_us, took_us)
+	select d.job, d.due, d.service, d.taken, 3, d.key, d.order_key, d.tag, nullif(d.agent, ''),
+		d.late_us, twheel.us_since(d.began) from d;
 	return found;
 end $$;
 
@@ -762,11 +827,65 @@ begin
 		return 'again';
 	end if;
 	delete from twheel.queue q where q.seq = fail.seq;
-	insert into twheel.backlog (job, due, service, attempt, state, key, order_key, tag, message,
-				    payload)
-	values (row.job, row.due, row.service, taken, 4, row.key, row.order_key, row.tag, message,
-		row.payload);
+	insert into twheel.backlog (job, due, service, attempt, state, key, order_key, tag, agent,
+				    message, payload)
+	values (row.job, row.due, row.service, taken, 4, row.key, row.order_key, row.tag,
+		nullif(row.agent, ''), message, row.payload);
 	return 'dead';
+end $$;
+
+-- Of a broadcast those agents have it again that had failed.
+create function twheel.requeue_broadcast(job bigint, made bigint) returns bigint
+language plpgsql set enable_seqscan = off as $$
+#variable_conflict use_variable
+begin
+	with b as (
+		select l.* from twheel.backlog l where l.job = requeue_broadcast.job and l.state = 4
+		for update
+	), kept as (
+		select s.id from twheel.service s
+		where s.id in (select b.service from b) for key share
+	), q as (
+		insert into twheel.queue (job, due, idem, service, agent, order_key, tag, payload)
+		select made, clock_timestamp(), gen_random_uuid(), b.service, b.agent, b.order_key,
+			b.tag, b.payload
+		from b join kept k on k.id = b.service
+		returning agent
+	)
+	update twheel.backlog l set state = 6, requeued = made, payload = null
+	from b join q using (agent)
+	where l.job = b.job and l.state = 4 and l.agent = b.agent and l.at = b.at;
+	if not found then
+		raise no_data_found using message = 'the service is gone';
+	end if;
+	perform pg_notify('twheel_queue', s.service) from twheel.service s
+	join twheel.backlog l on l.service = s.id where l.job = requeue_broadcast.job and s.notify;
+	return made;
+end $$;
+
+-- Agents that were not seen for an hour are dead: nobody takes what is theirs.
+create function twheel.bury(most integer default 1000) returns integer
+language plpgsql set enable_seqscan = off as $$
+#variable_conflict use_variable
+declare
+	nr integer;
+begin
+	delete from twheel.agent a where a.seen < clock_timestamp() - interval '1 hour';
+	with p as materialized (
+		select q.seq from twheel.queue q
+		where q.agent <> '' and (q.began is null or q.visible <= clock_timestamp())
+			and not exists (select from twheel.agent a where a.service = q.service
+					and a.agent = q.agent)
+		limit most for update skip locked
+	), d as (
+		delete from twheel.queue q where q.seq = any(array(select p.seq from p)) returning q.*
+	)
+	insert into twheel.backlog (job, due, service, attempt, state, key, order_key, tag, agent,
+				    message, payload)
+	select d.job, d.due, d.service, d.taken, 4, d.key, d.order_key, d.tag, d.agent,
+		'its agent is gone', d.payload from d;
+	get diagnostics nr = row_count;
+	return nr;
 end $$;
 
 -- Submits a dead job again, as a new one, which the old one names from then on. Null: there is no
@@ -779,9 +898,13 @@ declare
 	b twheel.backlog;
 	made record;
 begin
-	select l.* into b from twheel.backlog l where l.job = requeue.job and l.state = 4 for update;
+	select l.* into b from twheel.backlog l where l.job = requeue.job and l.state = 4
+	order by l.agent limit 1 for update;
 	if not found then
 		return null;
+	end if;
+	if b.agent is not null then
+		return twheel.requeue_broadcast(job, nextval('twheel.job_id'));
 	end if;
 	select i.* into made from twheel.insert_jobs(
 		array[floor(random() * 64)::smallint], array[b.service], array[clock_timestamp()],
@@ -790,6 +913,271 @@ begin
 	where l.job = requeue.job and l.state = 4;
 	perform twheel.announce(made.shard, made.job, made.due, b.service, 0);
 	return made.job;
+end $$;
+
+-- What gives jobs at its instants. Which those are follows from what it says, and only nodes can
+-- tell (../schedule.c). The owner of its shard makes the jobs of the next seconds (../plan.c), in
+-- one statement with "last": an instant up to that was made or passed over, one after it was not.
+-- So each gives one job. "next" says when to look at it, and is believed by nobody.
+create table twheel.schedule (
+	id		integer generated always as identity primary key,
+	schedule	text not null unique,
+	service		integer not null references twheel.service (id),
+	shard		smallint not null,
+	version		bigint not null default 1,	-- of what it says
+	last		timestamptz not null,
+	next		timestamptz not null default '-infinity',	-- infinity: never
+	cron		text,			-- or every_ms
+	tz		text,			-- of that; null is UTC
+	every_ms	bigint,
+	count		bigint,			-- of those; null: no end
+	start_at	timestamptz,
+	end_at		timestamptz,
+	began		timestamptz not null default clock_timestamp(),	-- the first one of every_ms,
+						-- unless start_at says
+	misfire		text not null default 'smart',
+	misfire_ms	integer not null default 60000,
+	overlap		text not null default 'allow',
+	broadcast	boolean not null default false,
+	paused		boolean not null default false,
+	slack_ms	integer not null default 0,
+	payload		bytea not null default '',
+	error		text,			-- why there are no instants, as nodes have found
+	created		timestamptz not null default clock_timestamp()
+) with (fillfactor = 70);
+create index schedule_next on twheel.schedule (shard, next);
+create index schedule_service on twheel.schedule (service);
+
+-- What a schedule may be, whoever writes it; as check_service(). Whether the expression and the
+-- zone are any is seen by a node.
+create function twheel.check_schedule() returns trigger language plpgsql as $$
+declare
+	wrong text[];
+begin
+	if tg_op = 'UPDATE' and new.schedule <> old.schedule then
+		raise invalid_parameter_value
+			using message = 'schedule must not be changed', column = 'schedule';
+	elsif (new.schedule ~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$') is not true then
+		wrong := array['schedule', '1 to 100 letters, digits, and ._- behind the first'];
+	elsif new.cron is null and new.every_ms is null then
+		wrong := array['cron', 'there, or every_ms'];
+	elsif new.cron is not null and coalesce(new.every_ms, new.count) is not null then
+		wrong := array['cron', 'null if there is every_ms or count'];
+	elsif new.cron is null and new.tz is not null then
+		wrong := array['tz', 'null if there is no cron'];
+	elsif new.cron !~ '^\s*(@[A-Za-z]{1,20}|([0-9A-Za-z*/,?#-]+\s+){4,6}[0-9A-Za-z*/,?#-]+)\s*$'
+	      or length(new.cron) > 500 then
+		wrong := array['cron', 'five to seven fields, or @hourly, @daily and so on'];
+	elsif new.tz !~ '^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$' or length(new.tz) > 100 then
+		wrong := array['tz', 'the name of a time zone'];
+	elsif new.end_at <= new.start_at then
+		wrong := array['end_at', 'after start_at'];
+	elsif new.misfire not in ('smart', 'fire_now', 'do_nothing', 'ignore') then
+		wrong := array['misfire', 'smart, fire_now, do_nothing or ignore'];
+	elsif new.overlap not in ('allow', 'skip', 'queue') then
+		wrong := array['overlap', 'allow, skip or queue'];
+	elsif new.broadcast and (select s.kind <> 'queue' from twheel.service s
+				 where s.id = new.service) then
+		wrong := array['broadcast', 'false but for services that are queues'];
+	elsif length(new.payload) > 1048576 then
+		wrong := array['payload', '1 MiB at most'];
+	else
+		select array[c.name, format('%s to %s', c.least, c.most)] into wrong
+		from (values ('every_ms', new.every_ms, 1, 3155760000000),
+			     ('count', new.count, 1, 9007199254740992),
+			     ('misfire_ms', new.misfire_ms, 1000, 86400000),
+			     ('slack_ms', new.slack_ms, 0, 3600000)
+		) c(name, value, least, most)
+		where c.value not between c.least and c.most
+		union all
+		select array[c.name, 'a time from 1970 to 9999']
+		from (values ('start_at', new.start_at), ('end_at', new.end_at)) c(name, value)
+		where c.value not between '1970-01-01Z' and '9999-12-31Z' limit 1;
+	end if;
+	if wrong is not null then
+		raise invalid_parameter_value
+			using message = format('%s must be %s', wrong[1], wrong[2]), column = wrong[1];
+	end if;
+	return new;
+end $$;
+create trigger schedule_can_be before insert or update
+	of schedule, service, cron, tz, every_ms, count, start_at, end_at, misfire, misfire_ms,
+		overlap, broadcast, paused, slack_ms, payload on twheel.schedule
+	for each row execute function twheel.check_schedule();
+
+-- Its instants are those after this: but the first one of every_ms is at once.
+create function twheel.begin_schedule() returns trigger language plpgsql as $$
+begin
+	new.shard := twheel.shard_of(new.service, new.schedule);
+	new.last := clock_timestamp();
+	new.began := new.last + interval '1 microsecond';
+	new.next := case when new.paused then 'infinity' else '-infinity' end;
+	return new;
+end $$;
+create trigger schedule_new before insert on twheel.schedule
+	for each row execute function twheel.begin_schedule();
+
+create function twheel.tell_of_schedules() returns trigger language plpgsql as $$
+begin
+	perform pg_notify('twheel_schedule', '');
+	return null;
+end $$;
+create trigger schedule_made after insert on twheel.schedule
+	for each row execute function twheel.tell_of_schedules();
+
+-- Takes back what is planned and has not begun, from the first instant on of which that is so of
+-- all that come after it: what is before that has been done, or is about to be. The row of the
+-- schedule is locked, so that nothing is planned; jobs are locked first, as a batch that is under
+-- way may have begun them. "free" is such that all instants after it have no job; "taken" is the
+-- first that was taken back.
+--
+-- In a snapshot of before, one of these locks fails if there is anything that it does not show.
+create function twheel.unplan(schedule integer, out free timestamptz, out taken timestamptz)
+language plpgsql set enable_seqscan = off as $$
+#variable_conflict use_column
+declare
+	since timestamptz := clock_timestamp() - interval '1 second';
+begin
+	perform from twheel.job j where j.schedule = unplan.schedule and j.at > since
+	order by j.id for update;
+	since := greatest(since, clock_timestamp());
+	free := greatest(since, (select max(j.at) from twheel.job j
+				 where j.schedule = unplan.schedule and j.at > since
+					and (j.state <> 0 or j.attempt <> 0)));
+	with d as (
+		delete from twheel.job j where j.schedule = unplan.schedule and j.at > free
+		returning j.at
+	)
+	select min(d.at) into taken from d;
+end $$;
+
+-- An edit: what was planned is planned anew. With other times it counts from now, or behind what
+-- has begun; else each instant that had a job is to have one again.
+create function twheel.edit_schedule() returns trigger language plpgsql as $$
+declare
+	is_retimed boolean := (new.cron, new.tz, new.every_ms, new.count, new.start_at, new.end_at)
+		is distinct from (old.cron, old.tz, old.every_ms, old.count, old.start_at, old.end_at);
+	p record;
+begin
+	if not is_retimed and (new.service, new.misfire, new.misfire_ms, new.overlap, new.broadcast,
+			       new.paused, new.slack_ms, new.payload)
+			= (old.service, old.misfire, old.misfire_ms, old.overlap, old.broadcast,
+			   old.paused, old.slack_ms, old.payload) then
+		return new;
+	end if;
+	select u.* into p from twheel.unplan(old.id) u;
+	if is_retimed then
+		new.last := p.free;
+		if new.every_ms is distinct from old.every_ms
+		   or new.start_at is distinct from old.start_at then
+			new.began := p.free + interval '1 microsecond';
+		end if;
+	else
+		new.last := least(old.last, p.taken - interval '1 microsecond');
+	end if;
+	new.shard := twheel.shard_of(new.service, new.schedule);
+	new.version := old.version + 1;
+	new.error := null;
+	new.next := case when new.paused then 'infinity' else '-infinity' end;
+	perform pg_notify('twheel_schedule', '');
+	return new;
+end $$;
+create trigger schedule_edited before update
+	of schedule, service, cron, tz, every_ms, count, start_at, end_at, misfire, misfire_ms,
+		overlap, broadcast, paused, slack_ms, payload on twheel.schedule
+	for each row execute function twheel.edit_schedule();
+
+create function twheel.end_schedule() returns trigger language plpgsql as $$
+begin
+	perform twheel.unplan(old.id);
+	return old;
+end $$;
+create trigger schedule_gone before delete on twheel.schedule
+	for each row execute function twheel.end_schedule();
+
+-- True if there was none of that name. What is the same as it was changes nothing.
+create function twheel.schedule(schedule text, service text, cron text default null,
+	every interval default null, tz text default null, count bigint default null,
+	start_at timestamptz default null, end_at timestamptz default null,
+	misfire text default 'smart', misfire_ms integer default 60000,
+	overlap text default 'allow', broadcast boolean default false,
+	slack_ms integer default 0, payload bytea default '', paused boolean default false)
+returns boolean language plpgsql security definer set search_path = twheel, pg_temp as $$
+#variable_conflict use_variable
+declare
+	every_ms numeric := extract(epoch from every) * 1000;
+	is_new boolean;
+begin
+	if every_ms <> floor(every_ms) or every_ms not between 1 and 3155760000000
+	   or extract(month from every) <> 0 or extract(year from every) <> 0 then
+		raise invalid_parameter_value using column = 'every',
+			message = 'every must be whole milliseconds, and up to 100 years of days';
+	end if;
+	insert into twheel.schedule as s (schedule, service, cron, tz, every_ms, count, start_at,
+		end_at, misfire, misfire_ms, overlap, broadcast, slack_ms, payload, paused)
+	values (schedule, twheel.service_id(service), cron, tz, every_ms, count, start_at, end_at,
+		coalesce(misfire, 'smart'), coalesce(misfire_ms, 60000), coalesce(overlap, 'allow'),
+		coalesce(broadcast, false), coalesce(slack_ms, 0), coalesce(payload, ''),
+		coalesce(paused, false))
+	on conflict on constraint schedule_schedule_key do update
+	set service = excluded.service, cron = excluded.cron, tz = excluded.tz,
+		every_ms = excluded.every_ms, count = excluded.count, start_at = excluded.start_at,
+		end_at = excluded.end_at, misfire = excluded.misfire,
+		misfire_ms = excluded.misfire_ms, overlap = excluded.overlap,
+		broadcast = excluded.broadcast, slack_ms = excluded.slack_ms,
+		payload = excluded.payload, paused = excluded.paused
+	returning s.xmax = 0 into is_new;
+	return is_new;
+end $$;
+
+-- False: there is none of that name. What has begun goes on.
+create function twheel.unschedule(schedule text) returns boolean
+language plpgsql security definer set search_path = twheel, pg_temp as $$
+#variable_conflict use_variable
+begin
+	delete from twheel.schedule s where s.schedule = unschedule.schedule;
+	return found;
+end $$;
+
+-- The same. What is missed meanwhile has misfired when it goes on.
+create function twheel.pause_schedule(schedule text, paused boolean default true) returns boolean
+language plpgsql security definer set search_path = twheel, pg_temp as $$
+#variable_conflict use_variable
+begin
+	update twheel.schedule s set paused = coalesce(pause_schedule.paused, true)
+	where s.schedule = pause_schedule.schedule;
+	return found;
+end $$;
+
+-- Bits of job.flags: 1 is skipped if another of its order key is not over, 2 is for each agent of
+-- the service, 4 is looked at if it is late.
+create function twheel.schedule_flags(overlap text, broadcast boolean, misfire text)
+returns smallint language sql immutable as $$
+	select nullif((overlap = 'skip')::integer + broadcast::integer * 2
+		      + (misfire <> 'ignore')::integer * 4, 0)::smallint
+$$;
+
+-- A job of it now, besides those of its instants, and also if it is paused. Null: there is none of
+-- that name.
+create function twheel.run_schedule(schedule text, announce boolean default true) returns bigint
+language plpgsql security definer set search_path = twheel, pg_temp as $$
+#variable_conflict use_variable
+declare
+	clock timestamptz := twheel.owe();
+	made record;
+begin
+	insert into twheel.job as j (id, due, at, service, slack_ms, shard, order_key, tag, flags,
+				     payload)
+	select nextval('twheel.job_id'), clock, clock, s.service, s.slack_ms, s.shard,
+		case when s.overlap <> 'allow' then s.schedule end, s.schedule,
+		twheel.schedule_flags(s.overlap, s.broadcast, 'ignore'), s.payload
+	from twheel.schedule s where s.schedule = run_schedule.schedule for share of s
+	returning j.id, j.shard, j.due, j.service, j.slack_ms, j.flags into made;
+	if found and announce then
+		perform twheel.announce(made.shard, made.id, made.due, made.service, made.slack_ms,
+					made.flags);
+	end if;
+	return made.id;
 end $$;
 
 -- For people, by the names and states that they know.
@@ -819,20 +1207,35 @@ create view twheel.job_delay_task_execlog as
 create view twheel.job_delay_task_backlog as
 	select b.at, b.job, s.service, b.due, b.attempt,
 		twheel.end_state(b.state) as state,
-		b.key, b.order_key, b.tag, b.message, b.requeued
+		b.key, b.order_key, b.tag, b.message, b.requeued, b.agent
 	from twheel.backlog b left join twheel.service s on s.id = b.service;
+-- "next" is the next one that has not begun.
+create view twheel.job_schedule as
+	select c.schedule, s.service,
+		case when c.paused then 'paused' when c.error is not null then 'wrong'
+		     when c.next = 'infinity' then 'ended' else 'active' end as state,
+		c.cron, c.tz, c.every_ms, c.count, c.start_at, c.end_at, c.misfire, c.misfire_ms,
+		c.overlap, c.broadcast, c.slack_ms, length(c.payload) as bytes, c.paused,
+		coalesce((select min(j.at) from twheel.job j
+			  where j.schedule = c.id and j.state = 0 and j.at > clock_timestamp()),
+			 nullif(nullif(c.next, 'infinity'), '-infinity')) as next,
+		c.last, c.error, c.version, c.created
+	from twheel.schedule c join twheel.service s on s.id = c.service;
 
 revoke all on all functions in schema twheel from public;
 grant usage on schema twheel to twheel_node, twheel_app;
 grant select, insert, update, delete on twheel.node, twheel.service, twheel.job, twheel.seen,
-	twheel.queue, twheel.execlog, twheel.backlog to twheel_node;
+	twheel.queue, twheel.execlog, twheel.backlog, twheel.schedule, twheel.agent to twheel_node;
 grant select, update on twheel.shard to twheel_node;
 grant select on twheel.cluster to twheel_node;
 grant usage, select on all sequences in schema twheel to twheel_node;
 grant execute on all functions in schema twheel to twheel_node;
 grant execute on function twheel.submit, twheel.cancel, twheel.cancel_tag, twheel.move,
 	twheel.job_state, twheel.queue_state, twheel.end_state, twheel.fate, twheel.take,
-	twheel.extend, twheel.finish, twheel.fail, twheel.requeue
+	twheel.extend, twheel.finish, twheel.fail, twheel.requeue, twheel.schedule,
+	twheel.unschedule, twheel.pause_schedule, twheel.run_schedule, twheel.agent_is_here,
+	twheel.agent_is_gone
 	to twheel_app;
 grant select on twheel.job_callback_service, twheel.job_delay_task,
-	twheel.job_delay_task_execlog, twheel.job_delay_task_backlog to twheel_app, twheel_node;
+	twheel.job_delay_task_execlog, twheel.job_delay_task_backlog, twheel.job_schedule
+	to twheel_app, twheel_node;

@@ -28,8 +28,8 @@ def _(s):
 @test("who takes gets all of a job")
 def _(s):
     s.in_queue(["o"])
-    s.owner.rows("update twheel.queue set agent = 'a', tag = 't', payload = '\\x00ff'")
-    expected = s.owner.rows("select seq, job, due, idem, taken + 1, agent, order_key, tag, payload"
+    s.owner.rows("update twheel.queue set tag = 't', payload = '\\x00ff'")
+    expected = s.owner.rows("select seq, job, due, idem, taken + 1, order_key, tag, payload"
                             " from twheel.queue")
     equal(s.app.rows("select * from twheel.take('q')"), expected)
 

@@ -14,7 +14,7 @@ from client import Error, Session
 HERE = os.path.dirname(os.path.abspath(__file__))
 POSTGRES = os.path.join(HERE, "..", "postgres")
 MAX_WAIT_S = 60		# before what does not happen is a failure
-TABLES = ("job", "seen", "queue", "execlog", "backlog", "service", "node")
+TABLES = ("schedule", "agent", "job", "seen", "queue", "execlog", "backlog", "service", "node")
 
 tests = []
 

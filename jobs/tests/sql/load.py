@@ -5,7 +5,8 @@ from client import Error
 from harness import equal, test, true
 
 APP = {"submit", "cancel", "cancel_tag", "move", "fate", "take", "extend", "finish", "fail",
-       "requeue", "job_state", "queue_state", "end_state"}
+       "requeue", "job_state", "queue_state", "end_state", "schedule", "unschedule",
+       "pause_schedule", "run_schedule", "agent_is_here", "agent_is_gone"}
 LOGINS = """create role owner login createrole; create role plain login;
             create role app login; create role node login; create role nobody login;
             create database twheel owner owner; create database plain owner plain"""
@@ -72,7 +73,7 @@ def _(s):
 @test("an application reads the views")
 def _(s):
     for view in ("job_callback_service", "job_delay_task", "job_delay_task_execlog",
-                 "job_delay_task_backlog"):
+                 "job_delay_task_backlog", "job_schedule"):
         s.app.rows("select * from twheel." + view)
 
 

@@ -261,14 +261,15 @@ static const struct db_stmt move = {
 
 static const struct db_stmt moved_row = {
 	"api_moved",
-	"select shard, id, due, service, slack_ms, length(payload), attempt, state::integer "
-	"from twheel.job where id = $1",
+	"select shard, id, due, service, slack_ms, length(payload), attempt, state::integer, "
+	FLAGS_OF("j") " from twheel.job j where id = $1",
 	{ PG_INT8 },
 };
 
 static const struct db_stmt announce_moved = {
 	"api_announce",
-	"select twheel.announce(shard, id, due, service, slack_ms) from twheel.job where id = $1",
+	"select twheel.announce(shard, id, due, service, slack_ms, flags) "
+	"from twheel.job where id = $1",
 	{ PG_INT8 },
 };
 

@@ -44,7 +44,7 @@
 	"due = twheel.owe() + u.delay_us * interval '1 microsecond' from u where " OF_ATTEMPT \
 	"and u.outcome in (1, 3, 5) " \
 	"returning j.id, j.shard, j.due, j.service, j.state, j.attempt, j.slack_ms, j.payload, " \
-	RESULT "), " \
+	"j.at, j.flags, " RESULT "), " \
 	"log as (insert into twheel.execlog " \
 	"(job, late_us, took_us, node, service, attempt, status, outcome, message) " \
 	"select id, late_us, took_us, node, service, attempt, nullif(status, 0), outcome, " \
@@ -55,9 +55,9 @@
 	"select id, at, service, attempt, case outcome when 0 then 3 else 4 end, key, order_key, " \
 	"tag, nullif(message, ''), case outcome when 2 then payload end from over) " \
 	"select id, shard, due, service, state::int4, attempt, slack_ms, octet_length(payload), " \
-	"false from again " \
+	FLAGS_OF("again") ", false from again " \
 	"union all select k.id, k.shard, k.due, k.service, k.state, k.attempt, k.slack_ms, " \
-	"octet_length(k.payload), true from over o cross join lateral (" \
+	"octet_length(k.payload), " FLAGS_OF("k") ", true from over o cross join lateral (" \
 	"select * from twheel.job p where p.order_key = o.order_key and p.service = o.service " \
 	"and p.id <> o.id order by p.at, p.id limit 1) k"
 
@@ -87,7 +87,7 @@ static const struct db_stmt report = {
 	       "* 1000)::int8 as delay_us, null::timestamptz as due, $5 as message, $1 as node "
 	       "from twheel.job j join twheel.service s on s.id = j.service "
 	       "where j.id = $2 and j.state in (1, 2) and twheel.token(j.id, j.attempt) = $3), "
-	       RECORD " union all select id, shard, null, service, -1, attempt, 0, 0, false "
+	       RECORD " union all select id, shard, null, service, -1, attempt, 0, 0, 0, false "
 	       "from over",
 	.types = { PG_UUID, PG_INT8, PG_TEXT, PG_BOOL, PG_TEXT },
 };
@@ -211,7 +211,7 @@ static void go_on(struct node *n, const PGresult *r)
 		row = horizon_row(r, i);
 		job = horizon_find(n, row.id);
 		/* It waits for some ms more each time that it could not begin. */
-		if (db_bool(r, i, 8) && job && job->tries && !job->busy)
+		if (db_bool(r, i, 9) && job && job->tries && !job->busy)
 			horizon_drop(n, job);
 		horizon_know(n, &row);
 	}

@@ -26,6 +26,12 @@
  * by the clock of the database, or has to wait for another of its order key, or somebody has
  * it locked. It is tried again soon.
  *
+ * Jobs of schedules have flags, which others do not pay for. What is to be skipped if the one
+ * before is not over, or is late and may have misfired, is looked at by a statement of its own,
+ * which ends it or takes the flag away: only then it is begun. What is for each agent is handed
+ * over by another one. That a statement takes none whose flags are for another is in its match, as
+ * what is in memory may be what a notification told.
+ *
  * An application that holds a cancel open stalls its own job and no other: a batch that waits
  * for a lock for long fails, and is sent again in a form that passes over what is locked.
  */
@@ -53,24 +59,22 @@
 #define GRACE_NS	(2 * TWHEEL_SEC)
 #define GRACE_SQL	"interval '2 seconds'"
 
+/* No job misfires that is less late. */
+#define MISFIRE_US	1000000
+
 #define NOT_YET_NS	TWHEEL_MSEC
 #define LOCKED_NS	(50 * TWHEEL_MSEC)
 #define LOST_NS		(100 * TWHEEL_MSEC)
 
 /*
- * What is sent: the shards that are held, and jobs, of which u has those of such shards. $1 to
- * $3 are of lease_add_params(). A job never changes its shard.
+ * What is sent: the shards that are held (HELD), and jobs, of which u has those of such shards. A
+ * job never changes its shard.
  *
  * A table that was empty a moment ago has no statistics to go by: what is not to be looked for
  * by any index but that of the id is written so that it cannot be, and no other index that fits
  * has the id itself (0001.sql); nor is that to be read from its beginning, which would have the
  * order of a join by "=": hence DB_IS.
  */
-#define HELD \
-	"with h as materialized (" \
-	"select s.shard from twheel.shard s join unnest($2, $3) u(shard, fence) " \
-	"on s.shard = u.shard and s.fence = u.fence where s.owner = $1 " \
-	"order by s.shard for share of s), "
 #define JOBS \
 	"u as materialized (select u.* from unnest($4, $5, $6, $7, $8) " \
 	"u(id, due, shard, timeout_ms, service) where shard in (select shard from h)), "
@@ -93,8 +97,7 @@
  */
 enum { ROW_HELD, ROW_DONE, ROW_STILL };
 
-#define HELD_ROW \
-	"select 0, null::int8, (select string_agg(set_byte('\\x00'::bytea, 0, shard + 1), '') from h)"
+#define HELD_ROW	"select 0, null::int8, " HELD_BYTES
 #define STILL_ROWS(done) \
 	" union all select 2, u.id, null" done " from unnest($4, $5, $6, $8) " \
 	"u(id, due, shard, service) where u.id not in (select id from d) " \
@@ -102,7 +105,8 @@ enum { ROW_HELD, ROW_DONE, ROW_STILL };
 
 #define HAND \
 	"d as (delete from twheel.job j using u where " AS_SEEN \
-	"and j.due <= clock_timestamp() " IN_ORDER "returning j.*), " \
+	"and j.due <= clock_timestamp() and coalesce(j.flags, 0) & 3 = 0 " IN_ORDER \
+	"returning j.*), " \
 	"q as (insert into twheel.queue " \
 	"(job, due, idem, service, taken, key, order_key, tag, payload) " \
 	"select id, at, idem, service, attempt, key, order_key, tag, payload " \
@@ -115,7 +119,8 @@ enum { ROW_HELD, ROW_DONE, ROW_STILL };
 #define MARK \
 	"d as (update twheel.job j set state = 1, attempt = j.attempt + 1, " \
 	"due = clock_timestamp() + " GRACE_SQL " + u.timeout_ms * interval '1 millisecond' " \
-	"from u where " AS_SEEN "and j.due <= clock_timestamp() + " LEAD_SQL " " IN_ORDER \
+	"from u where " AS_SEEN "and j.due <= clock_timestamp() + " LEAD_SQL \
+	" and coalesce(j.flags, 0) & 1 = 0 " IN_ORDER \
 	"returning j.id, j.attempt, j.at, u.due, j.idem, j.payload, " \
 	"j.order_key is not null as ordered) " \
 	HELD_ROW ", null::int4, null::timestamptz, null::timestamptz, null::uuid, null::bytea, " \
@@ -155,6 +160,84 @@ static const struct db_stmt park = {
 	.types = TYPES,
 };
 
+/*
+ * To each agent that is alive, in one transaction. The last column is null if there is none, with
+ * which the job is over.
+ */
+#define CAST \
+	"d as (delete from twheel.job j using u where " AS_SEEN \
+	"and j.due <= clock_timestamp() and j.flags & 3 = 2 " IN_ORDER "returning j.*), " \
+	"q as (insert into twheel.queue " \
+	"(job, due, idem, service, taken, agent, key, order_key, tag, payload) " \
+	"select d.id, d.at, d.idem, d.service, d.attempt, a.agent, d.key, d.order_key, d.tag, " \
+	"d.payload from d join twheel.agent a on " DB_IS("a.service", "d.service") \
+	"where twheel.is_alive(a.seen) order by d.at, d.id returning job), " \
+	"l as (insert into twheel.execlog (job, late_us, node, service, attempt, outcome) " \
+	"select id, date_part('epoch', clock_timestamp() - due) * 1e6, $1, service, " \
+	"attempt + 1, 4 from d where id in (select job from q)), " \
+	"b as (insert into twheel.backlog " \
+	"(job, due, service, attempt, state, key, order_key, tag, message) " \
+	"select id, at, service, attempt, 7, key, order_key, tag, 'no agent is there' " \
+	"from d where id not in (select job from q)) " \
+	HELD_ROW " union all select 1, id, (select ''::bytea from q where q.job = d.id limit 1) " \
+	"from d" STILL_ROWS("")
+
+static const struct db_stmt cast = {
+	.name = "cast", .sql = HELD JOBS CAST, .types = TYPES,
+};
+
+static const struct db_stmt cast_unlocked = {
+	.name = "cast-unlocked", .sql = HELD UNLOCKED_JOBS CAST, .types = TYPES,
+};
+
+/*
+ * Whether what is late has misfired by its schedule: then, or if it was never to be, it is not
+ * begun. Of several the last one is, which may be one that is still to be planned (plan.c).
+ */
+#define MISFIRED(job) job " < clock_timestamp() - s.misfire_ms * interval '1 millisecond' "
+#define MISFIRE \
+	"case when (" MISFIRED("j.at") ") is not true then null " \
+	"when twheel.misfire_policy(s.misfire, s.every_ms, s.count) = 'do_nothing' " \
+	"then 'misfired' " \
+	"when exists (select from twheel.job k where k.schedule = j.schedule and k.at > j.at " \
+	"and " MISFIRED("k.at") ") or s.next > '-infinity' and " MISFIRED("s.next") \
+	"then 'misfired, as a later one did' end"
+#define OVERLAP \
+	"case when exists (select from twheel.job p where p.order_key = j.order_key " \
+	"and p.service = j.service and p.id <> j.id " \
+	"and (p.state <> 0 or (p.at, p.id) < (j.at, j.id))) " \
+	"or exists (select from twheel.queue q where q.order_key = j.order_key " \
+	"and q.service = j.service) then 'the one before is not over' end"
+
+/*
+ * Looked at for one of the two reasons at a time, and not for that one again. The last column is
+ * what it is to be looked at for still, or null if it is over.
+ */
+static const struct db_stmt check = {
+	.name = "check",
+	.sql = HELD JOBS
+	       "f as materialized (select j.*, j.flags & 4 <> 0 and j.attempt = 0 "
+	       "and j.at < clock_timestamp() - interval '1 second' as is_late "
+	       "from twheel.job j, u where " AS_SEEN "and j.due <= clock_timestamp() "
+	       "order by j.id for update of j skip locked), "
+	       "c as materialized (select j.*, case when j.is_late then " MISFIRE " "
+	       "when j.flags & 1 <> 0 then " OVERLAP " end as why, "
+	       "j.flags & case when j.is_late then 3 else 2 end as rest "
+	       "from f j left join twheel.schedule s on " DB_IS("s.id", "j.schedule") "), "
+	       "d as (select c.id from c), "
+	       "g as (delete from twheel.job j using c where " DB_IS("j.id", "c.id")
+	       "and c.why is not null returning j.*, c.why), "
+	       "k as (update twheel.job j set flags = nullif(c.rest, 0) from c "
+	       "where " DB_IS("j.id", "c.id") "and c.why is null returning j.id, c.rest), "
+	       "b as (insert into twheel.backlog "
+	       "(job, due, service, attempt, state, key, order_key, tag, message) "
+	       "select id, at, service, attempt, 7, key, order_key, tag, why from g) "
+	       HELD_ROW " union all select 1, id, null from g "
+	       "union all select 1, id, set_byte('\\x00'::bytea, 0, rest) from k"
+	       STILL_ROWS(""),
+	.types = TYPES,
+};
+
 static const struct db_stmt tell = {
 	.name = "tell",
 	.sql = "select pg_notify('twheel_queue', s) from unnest($1) s",
@@ -187,7 +270,9 @@ uint64_t fire_lead_us(struct node *n, const struct job *job)
 {
 	struct service *s = service_by_id(n, job->service);
 
-	return s && s->kind == KIND_HTTP && job->state == JOB_DELAY ? LEAD_US : 0;
+	/* Whether another one is over is looked at when it is due. */
+	return s && s->kind == KIND_HTTP && job->state == JOB_DELAY &&
+	       !(job->flags & JOB_SKIPS) ? LEAD_US : 0;
 }
 
 /* From here on it counts as running, until it is called or dropped. */
@@ -234,10 +319,23 @@ static void wait_for_turn(struct node *n, struct job *job, struct service *s)
 	list_add_tail(&s->waiting, &job->link);
 }
 
+/* One of a schedule that may be none to be begun. */
+static bool is_to_check(const struct node *n, const struct job *job)
+{
+	if (job->flags & JOB_SKIPS)
+		return true;
+	return job->flags & JOB_MISFIRES && !job->attempt &&
+	       (job->flags & JOB_LATE || clock_us(n) - job->due_us > MISFIRE_US);
+}
+
 static void sort(struct node *n, struct job *job, struct service *s)
 {
 	if (s->paused)
 		list_add_tail(&n->fire.park, &job->link);
+	else if (is_to_check(n, job))
+		list_add_tail(&n->fire.check, &job->link);
+	else if (s->kind == KIND_QUEUE && job->flags & JOB_CAST)
+		list_add_tail(&n->fire.cast, &job->link);
 	else if (s->kind == KIND_QUEUE)
 		list_add_tail(&n->fire.queue, &job->link);
 	else if (begin(n, s, job))
@@ -396,6 +494,26 @@ static void begin_call(struct node *n, const struct db_answer *a, int i, struct 
 	call_start(n, c);
 }
 
+static void handed(struct node *n, struct job *job, struct service *s)
+{
+	n->metrics.handed++;
+	fire_note_late(n, clock_us(n) - job->due_us);
+	s->to_notify = s->notify;
+}
+
+/* It goes on, if it is not over. */
+static void checked(struct node *n, struct job *job, const struct db_answer *a, int i)
+{
+	if (db_is_null(a->result, i, 2))
+		n->metrics.skipped++;
+	else
+		job->flags = *db_text(a->result, i, 2);
+	if (db_is_null(a->result, i, 2) || job->dropped)
+		horizon_drop(n, job);
+	else
+		fire_job(n, job);
+}
+
 static void done(struct node *n, struct batch *b, const struct db_answer *a, int i)
 {
 	struct sent *sent = find(b, db_int8(a->result, i, 1));
@@ -404,14 +522,18 @@ static void done(struct node *n, struct batch *b, const struct db_answer *a, int
 
 	if (!job)
 		return;
+	if (b->stmt == &check) {
+		checked(n, job, a, i);
+		return;
+	}
 	s = service_by_id(n, job->service);
 	if (b->unlocked == &mark_unlocked) {
 		job->begun = false;
 		begin_call(n, a, i, s, sent->timeout_ms);
-	} else if (b->unlocked == &hand_unlocked) {
-		n->metrics.handed++;
-		fire_note_late(n, clock_us(n) - job->due_us);
-		s->to_notify = s->notify;
+	} else if (b->unlocked == &cast_unlocked && db_is_null(a->result, i, 2)) {
+		n->metrics.skipped++;
+	} else if (b->unlocked != &park) {
+		handed(n, job, s);
 	}
 	horizon_drop(n, job);
 }
@@ -608,7 +730,9 @@ void fire_flush(struct node *n)
 	flush_over(n);
 	if (!db_is_idle(&n->fire.db))
 		return;
+	flush(n, &n->fire.check, &check, &check);
 	flush(n, &n->fire.queue, &hand, &hand_unlocked);
+	flush(n, &n->fire.cast, &cast, &cast_unlocked);
 	flush(n, &n->fire.mark, &mark, &mark_unlocked);
 	flush(n, &n->fire.park, &park, &park);
 }
@@ -620,6 +744,8 @@ void fire_open(struct node *n)
 	owner = n;
 	list_init(&f->queue);
 	list_init(&f->mark);
+	list_init(&f->cast);
+	list_init(&f->check);
 	list_init(&f->over);
 	list_init(&f->given_up);
 	list_init(&f->park);

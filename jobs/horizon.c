@@ -60,7 +60,7 @@ static const struct db_stmt snapshot = {
 static const struct db_stmt page = {
 	.name = "page",
 	.sql = "select j.id, j.shard, j.due, j.service, j.state::int4, j.attempt, j.slack_ms, "
-	       "octet_length(j.payload) "
+	       "octet_length(j.payload), " FLAGS_OF("j") " "
 	       "from unnest($1, $2, $3) c(shard, due, id) cross join lateral ("
 	       "select * from twheel.job j where j.shard = c.shard "
 	       "and (j.due, j.id + 0) > (c.due, c.id) and j.due <= $4 "
@@ -284,7 +284,7 @@ static bool is_same(const struct job *job, const struct job *row)
 {
 	return job->due_us == row->due_us && job->state == row->state &&
 	       job->shard == row->shard && job->service == row->service &&
-	       job->slack_ms == row->slack_ms;
+	       job->slack_ms == row->slack_ms && !((job->flags ^ row->flags) & ~JOB_LATE);
 }
 
 void horizon_hear(struct node *n, const struct job *row)
@@ -312,6 +312,7 @@ struct job horizon_row(const PGresult *r, int row)
 		.attempt = db_int(r, row, 5),
 		.slack_ms = db_int(r, row, 6),
 		.bytes = db_int(r, row, 7),
+		.flags = db_int(r, row, 8),
 	};
 }
 
@@ -550,6 +551,7 @@ void horizon_clock_set(struct node *n)
 		}
 	}
 	horizon_look(n);
+	plan_look(n);
 }
 
 void horizon_own(struct node *n, int shard)

@@ -63,6 +63,7 @@ static const struct db_stmt listens[] = {
 	{ .name = "listen-job", .sql = "listen twheel_job" },
 	{ .name = "listen-shard", .sql = "listen twheel_shard" },
 	{ .name = "listen-service", .sql = "listen twheel_service" },
+	{ .name = "listen-schedule", .sql = "listen twheel_schedule" },
 };
 
 /* A row for each node, and one without a node for shards that no node has. */
@@ -177,6 +178,7 @@ static void own(struct node *n, int shard, int64_t fence)
 	l->fence[shard] = fence;
 	n->metrics.taken_shards++;
 	horizon_own(n, shard);
+	plan_own(n);
 }
 
 static void disown(struct node *n, int shard, enum hold hold)
@@ -214,6 +216,7 @@ static void reset_others(struct node *n)
 {
 	db_reset(&n->fire.db);
 	db_reset(&n->horizon.db);
+	db_reset(&n->plan.db);
 	db_reset(&n->finish.db);
 	db_reset(&n->services.db);
 	submit_reset(n);
@@ -680,6 +683,7 @@ static void identified(void *arg, const struct db_answer *a)
 	}
 	/* What was announced meanwhile was not heard. */
 	horizon_look(n);
+	plan_look(n);
 	send_beat(n);
 }
 
@@ -707,20 +711,21 @@ static void beat_soon(struct node *n)
 			 beat_time);
 }
 
-/* "SHARD ID DUE SERVICE SLACK", with DUE in us since 1970. */
+/* "SHARD ID DUE SERVICE SLACK", with DUE in us since 1970, and " FLAGS" if it has any. */
 static void hear_job(struct node *n, const char *payload)
 {
 	struct job row = {};
 	int shard;
 
-	if (sscanf(payload, "%d %" SCNd64 " %" SCNd64 " %" SCNd32 " %" SCNd32, &shard, &row.id,
-		   &row.due_us, &row.service, &row.slack_ms) != 5) {
+	if (sscanf(payload, "%d %" SCNd64 " %" SCNd64 " %" SCNd32 " %" SCNd32 " %" SCNu8, &shard,
+		   &row.id, &row.due_us, &row.service, &row.slack_ms, &row.flags) < 5) {
 		horizon_look(n);
 		return;
 	}
 	if (!lease_owns(n, shard))
 		return;
 	row.shard = shard;
+	row.flags &= JOB_SKIPS | JOB_CAST | JOB_MISFIRES;
 	if (__builtin_sub_overflow(row.due_us, PG_EPOCH_US, &row.due_us))
 		return;
 	horizon_hear(n, &row);
@@ -736,6 +741,8 @@ static void lease_notify(void *arg, const char *channel, const char *payload)
 		beat_soon(n);
 	else if (!strcmp(channel, "twheel_service"))
 		services_load(n);
+	else if (!strcmp(channel, "twheel_schedule"))
+		plan_look(n);
 }
 
 void lease_open(struct node *n)

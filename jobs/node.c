@@ -34,6 +34,7 @@ int node_start(struct node *n, const struct config *c)
 	lease_open(n);
 	services_open(n);
 	horizon_open(n);
+	plan_open(n);
 	fire_open(n);
 	calls_open(n);
 	finish_open(n);
@@ -84,6 +85,7 @@ void node_stop(struct node *n)
 	fire_close(n);
 	finish_close(n);
 	lease_close(n);
+	plan_close(n);
 	horizon_close(n);
 	services_close(n);
 }

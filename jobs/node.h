@@ -3,6 +3,7 @@
  * A node: what a process of twheeld has, and what its parts ask of each other.
  *
  *   lease.c    who is alive, who owns which shard, what the clock of the database says
+ *   plan.c     makes the jobs of schedules, some time before they are due
  *   horizon.c  which jobs are in memory, each with a timer; snapshot.c: what may be new
  *   fire.c     what is due: handed over to queues, or marked as running and called
  *   call.c     calls by HTTP
@@ -157,6 +158,19 @@ bool lease_owns(const struct node *n, int shard);
 /* A shard for a job that comes in here: an owned one in turn, or any if there is none. */
 int lease_any_shard(struct node *n);
 
+/*
+ * How a statement begins that does something to shards for their owner. $1 to $3 are of
+ * lease_add_params(), and h has those shards that are held, whose rows stay locked: no other node
+ * takes them before it has ended. HELD_BYTES is what lease_held() is to be told.
+ */
+#define HELD \
+	"with h as materialized (" \
+	"select s.shard from twheel.shard s join unnest($2, $3) u(shard, fence) " \
+	"on s.shard = u.shard and s.fence = u.fence where s.owner = $1 " \
+	"order by s.shard for share of s), "
+#define HELD_BYTES \
+	"(select string_agg(set_byte('\\x00'::bytea, 0, shard + 1), '') from h)"
+
 /* Adds this node, and shards @of a set that it owns with their fences. Which those are. */
 uint64_t lease_add_params(const struct node *n, uint64_t of, struct db_params *p);
 
@@ -270,6 +284,16 @@ int64_t service_backoff_us(const struct service *s, uint32_t attempt);
 /* Of a job, as in the table. */
 enum { JOB_DELAY = 0, JOB_RUNNING = 1, JOB_ACCEPTED = 2 };
 
+/*
+ * The same: skipped if another of its order key is not over, for each agent, to be looked at if it
+ * is late. And not in the table: it was owed late, as its service was paused.
+ */
+enum { JOB_SKIPS = 1, JOB_CAST = 2, JOB_MISFIRES = 4, JOB_LATE = 8 };
+
+#define FLAGS_OF(j) \
+	"(coalesce(" j ".flags, 0) | case when " j ".due > " j ".at + interval '1 second' " \
+	"then 8 else 0 end)::int4"
+
 /**
  * struct job - a row that is due soon
  * @timer:    when it is to be looked at
@@ -283,6 +307,7 @@ enum { JOB_DELAY = 0, JOB_RUNNING = 1, JOB_ACCEPTED = 2 };
  * @attempt:  how many were begun
  * @shard:    whose owner has it in memory
  * @state:    JOB_DELAY, JOB_RUNNING or JOB_ACCEPTED
+ * @flags:    JOB_SKIPS and so on
  * @busy:     in a statement that is under way
  * @dropped:  forgotten meanwhile: to be freed when that is answered
  * @begun:    counts as running for its service
@@ -300,7 +325,7 @@ struct job {
 	int32_t bytes;
 	int32_t attempt;
 	int8_t shard;
-	uint8_t state;
+	uint8_t state, flags;
 	bool busy, dropped, begun, waiting;
 	uint8_t tries;
 };
@@ -329,7 +354,7 @@ void horizon_forget(struct node *n);
  */
 void horizon_know(struct node *n, const struct job *row);
 
-/* Of the columns id, shard, due, service, state, attempt, slack_ms, bytes. */
+/* Of the columns id, shard, due, service, state, attempt, slack_ms, bytes, FLAGS_OF(). */
 struct job horizon_row(const PGresult *r, int row);
 
 /* The same of what a notification says, by whomever. */
@@ -350,12 +375,51 @@ struct job *horizon_find(struct node *n, int64_t id);
 void horizon_look(struct node *n);
 void horizon_clock_set(struct node *n);
 
+/* ------------------------------------------------------------------- plan.c */
+
+/**
+ * struct plan - how far it is
+ * @db:        its connection
+ * @timer:     for the next look at schedules
+ * @zones_timer: for a look whether tzdata has changed
+ * @under_way: a statement is
+ * @again:     another look is wanted, at all of them
+ * @began_ns:  when the last one began
+ * @next_us:   when one of those is to be looked at that were passed over
+ * @busy:      schedules that could not be planned, as somebody has them locked or has changed them
+ * @nr_busy:   how many
+ * @review:    those with a zone are to be looked at, whatever their time
+ * @reviewed:  up to that one
+ */
+struct plan {
+	struct db db;
+	struct twheel_timer timer, zones_timer;
+	bool under_way, again;
+	uint64_t began_ns;
+	int64_t next_us;
+	int32_t *busy;
+	uint32_t nr_busy;
+	bool review;
+	int32_t reviewed;
+};
+
+void plan_open(struct node *n);
+void plan_close(struct node *n);
+
+/* Looks soon: something was edited, the clock was set, or nobody may have told for a while. */
+void plan_look(struct node *n);
+
+/* A shard was taken. */
+void plan_own(struct node *n);
+
 /* ------------------------------------------------------------------- fire.c */
 
 struct fire {
 	struct db db;
 	struct list queue;	/* to be handed over */
 	struct list mark;	/* to be called */
+	struct list cast;	/* to be handed over to each agent */
+	struct list check;	/* may be skipped */
 	struct list over;	/* running or accepted, and the time for that is over */
 	struct list given_up;	/* of those */
 	uint64_t given_up_after;	/* so many results are recorded */
@@ -552,6 +616,7 @@ struct metrics {
 	uint64_t fired, handed, called, done, again, failed, accepted, overdue;
 	uint64_t submitted, repeated, cancelled, moved;
 	uint64_t looks, looked, batches, lost_shards, taken_shards, joins;
+	uint64_t planned, misfired, skipped, wrong_schedules;
 	uint64_t late_us[40];
 	uint64_t late_sum_us, late_max_us;
 };
@@ -563,6 +628,7 @@ struct metrics {
  * @lease:    lease.c's
  * @services: service.c's
  * @horizon:  horizon.c's
+ * @plan:     plan.c's
  * @fire:     fire.c's
  * @calls:    call.c's
  * @finish:   finish.c's
@@ -579,6 +645,7 @@ struct node {
 	struct lease lease;
 	struct services services;
 	struct horizon horizon;
+	struct plan plan;
 	struct fire fire;
 	struct calls calls;
 	struct finish finish;

@@ -64,7 +64,7 @@ static const struct db_stmt unpark_page = {
 	       "d as (update twheel.job j set due = greatest(j.at, c.clock) from c "
 	       "where j.id = any(array(select p.id from p)) returning j.*) "
 	       "select d.shard, d.id, d.due, d.service, d.slack_ms, length(d.payload), d.attempt, "
-	       "d.state::integer from d order by d.service, d.id",
+	       "d.state::integer, " FLAGS_OF("d") " from d order by d.service, d.id",
 	.types = { PG_INT2_A, PG_INT4, PG_INT4, PG_INT8 },
 };
 

@@ -90,6 +90,7 @@ bool row_known(struct node *n, const PGresult *r, int row)
 		.service = db_int(r, row, 3), .slack_ms = db_int(r, row, 4),
 		.bytes = db_int(r, row, 5), .attempt = db_int(r, row, 6),
 		.state = db_int(r, row, 7),
+		.flags = db_int(r, row, 8),
 	};
 
 	return known(n, &job);

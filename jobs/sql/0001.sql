@@ -1010,6 +1010,7 @@ create function twheel.begin_schedule() returns trigger language plpgsql as $$
 begin
 	new.shard := twheel.shard_of(new.service, new.schedule);
 	new.last := clock_timestamp();
+	new.created := new.last;
 	new.began := new.last + interval '1 microsecond';
 	new.next := case when new.paused then 'infinity' else '-infinity' end;
 	return new;
@@ -1156,6 +1157,32 @@ returns smallint language sql immutable as $$
 	select nullif((overlap = 'skip')::integer + broadcast::integer * 2
 		      + (misfire <> 'ignore')::integer * 4, 0)::smallint
 $$;
+
+-- What is done about instants that were missed: of all the last one is fired, or none, or each.
+create function twheel.misfire_policy(misfire text, every_ms bigint, count bigint) returns text
+language sql immutable as $$
+	select case when misfire <> 'smart' then misfire
+		    when every_ms is not null and count is null then 'do_nothing'
+		    else 'fire_now' end
+$$;
+
+-- What is planned is not what the times are any more, as the zone has changed, if the schedule is
+-- what the caller has seen.
+create function twheel.replan(schedule integer, version bigint, last timestamptz) returns boolean
+language plpgsql set enable_seqscan = off as $$
+#variable_conflict use_variable
+begin
+	perform from twheel.schedule s
+	where s.id = schedule and s.version = replan.version and s.last = replan.last
+	for no key update;
+	if not found then
+		return false;
+	end if;
+	last := (select u.free from twheel.unplan(schedule) u);
+	update twheel.schedule s
+	set version = s.version + 1, last = replan.last, next = '-infinity' where s.id = schedule;
+	return true;
+end $$;
 
 -- A job of it now, besides those of its instants, and also if it is paused. Null: there is none of
 -- that name.

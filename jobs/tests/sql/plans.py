@@ -30,7 +30,7 @@ def source(name):
 
 def statement(file, name):
     """That of twheeld, as it may stand behind "prepare p"."""
-    text = re.sub("(?m)^#include.*", "", source("db.h") + source(file))
+    text = re.sub("(?m)^#include.*", "", source("db.h") + source("node.h") + source(file))
     text = subprocess.run([os.environ.get("CC", "cc"), "-E", "-P", "-x", "c", "-"], input=text,
                           check=True, capture_output=True, encoding="utf-8").stdout
     body = re.search(r"db_stmt %s = \{(.*?)\};" % name, text, re.S).group(1)

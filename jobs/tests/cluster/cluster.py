@@ -20,6 +20,7 @@ POSTGRES = os.path.join(HERE, "..", "postgres")
 
 SQL = """
 create schema app;
+create table app.seen (tag text, due timestamptz, payload bytea);
 create table app.got (job bigint, due timestamptz, at timestamptz default clock_timestamp());
 create function app.consume(name text, most integer) returns integer language plpgsql as $$
 declare
@@ -28,6 +29,9 @@ declare
 begin
 	for r in select * from twheel.take(name, most) loop
 		insert into app.got (job, due) values (r.job, r.due);
+		if r.tag is not null then
+			insert into app.seen values (r.tag, r.due, r.payload);
+		end if;
 		if not twheel.finish(r.seq, r.taken) then
 			raise exception 'somebody else has taken it';
 		end if;
@@ -302,7 +306,7 @@ class Cluster:
     def rows(self, text):
         return [line.split("|") for line in self.sql(text).splitlines()]
 
-    def consume(self):
+    def consume(self, service="queue"):
         """Takes from the queue until the end, whatever becomes of PostgreSQL."""
         while not self.stopping:
             psql = subprocess.Popen(["psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-d",
@@ -310,7 +314,7 @@ class Cluster:
                                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
             try:
                 while not self.stopping:
-                    psql.stdin.write("select app.consume('queue', 500);\n")
+                    psql.stdin.write("select app.consume('%s', 500);\n" % service)
                     psql.stdin.flush()
                     answer = psql.stdout.readline().strip()
                     if psql.poll() is not None or not answer:

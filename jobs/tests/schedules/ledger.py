@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """What schedules have fired, and what an oracle that knows nothing but seconds says they should."""
 
+import subprocess
+import threading
 import time
 
 SEC = 1000000       # all times here are us since 1970, of the database's clock
@@ -86,3 +88,50 @@ def compare(c, expected, seconds_to_wait=60, state="finished"):
         print("# %d instants, begun late by p50 %.1f, p99 %.1f, most %.1f ms" % (
             len(late), late[len(late) // 2], late[len(late) * 99 // 100], late[-1]))
     return "; ".join(w for w in wrong if w)
+
+
+class Editor:
+    """Edits schedules, one after the other, in a thread of its own until the end of a block;
+    whatever becomes of PostgreSQL. "done" has (time when it was answered, name, which edit)."""
+
+    def __init__(self, c, names, edit, pause_s=0.1):
+        self.c, self.names, self.edit, self.pause_s = c, names, edit, pause_s
+        self.done, self.nr, self.stopping = [], 0, False
+        self.threads = [threading.Thread(target=self.run, args=(name,), daemon=True)
+                        for name in names[:8]]
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *args):
+        self.stopping = True
+        for thread in self.threads:
+            thread.join()
+
+    def run(self, name):
+        nr = 0
+        while not self.stopping:
+            psql = subprocess.Popen(["psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-d",
+                                     self.c.conninfo()], text=True, stdin=subprocess.PIPE,
+                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            try:
+                while not self.stopping:
+                    nr += 1
+                    psql.stdin.write(self.edit(name, nr).rstrip(";") + " \\g /dev/null\n" + CLOCK)
+                    psql.stdin.flush()
+                    answer = psql.stdout.readline().strip()
+                    if not answer:
+                        break
+                    self.done.append((int(answer), name, nr))
+                    self.nr += 1
+                    time.sleep(self.pause_s)
+            except (OSError, ValueError):
+                pass
+            psql.kill()
+            psql.wait()
+            time.sleep(0.1)
+
+
+CLOCK = "select (extract(epoch from clock_timestamp()) * 1000000)::bigint;\n"

@@ -9,15 +9,17 @@
  * that is later. Why each instant gives exactly one job:
  *
  *   - One statement makes jobs and writes "last" behind them, if the row is what they were computed
- *     from: the same "last", and the same version of what it says. Of two statements that know the
- *     same row the second one finds another. That is so whoever sends them; that it joins the
- *     shards that this node holds, as all batches do (fire.c), is to have one planner, not to
- *     have one job.
+ *     from: the same "last", and the same version of what says when ("timing"). Of two statements
+ *     that know the same row the second one finds another. That is so whoever sends them; that it
+ *     joins the shards that this node holds, as all batches do (fire.c), is to have one planner,
+ *     not to have one job. What else there is to say, the payload and so on, it takes from the row
+ *     that it has locked: edits of that do not make it fail, however many there are.
  *   - An edit, a pause and a deletion, by whatever statement of whomever, have the row locked first,
  *     and then take back what is planned and has not begun (unplan() of 0001.sql): nothing is
  *     planned in between. They set "last" back to before the first instant that was taken back, from
- *     which on all were; what has begun they leave, and "last" stays behind it. With other times
- *     "last" is now, or behind what has begun. They count the version up.
+ *     which on all were; what has begun they leave, and "last" stays behind it. That "last" is one
+ *     that was there before does no harm to who still knows that row: what it computed is right
+ *     again. With other times "last" is now, or behind what has begun, and the version another one.
  *   - A transaction in a snapshot of before fails at the lock of the row if anything was planned
  *     since, and at those of jobs if one of them was begun.
  *
@@ -62,13 +64,13 @@
 #define BEGINS_US	200000
 
 #define COLUMNS \
-	"s.id, s.shard, s.version, s.last, s.next, s.cron, s.tz, coalesce(s.every_ms, 0), " \
+	"s.id, s.shard, s.timing, s.last, s.next, s.cron, s.tz, coalesce(s.every_ms, 0), " \
 	"coalesce(s.count, 0), coalesce(s.start_at, case when s.cron is null then s.began end), " \
 	"s.end_at, twheel.misfire_policy(s.misfire, s.every_ms, s.count), s.misfire_ms, " \
 	"octet_length(s.payload)"
 
 enum {
-	C_ID, C_SHARD, C_VERSION, C_LAST, C_NEXT, C_CRON, C_TZ, C_EVERY, C_COUNT, C_START, C_END,
+	C_ID, C_SHARD, C_TIMING, C_LAST, C_NEXT, C_CRON, C_TZ, C_EVERY, C_COUNT, C_START, C_END,
 	C_MISFIRE, C_MISFIRE_MS, C_BYTES, C_PLANNED
 };
 
@@ -111,9 +113,9 @@ static const struct db_stmt plan = {
 	.name = "plan",
 	.sql = HELD
 	       "u as materialized (select * from unnest($4, $5, $6, $7, $8, $9, $10) "
-	       "u(id, version, last, until, next, misfired, error)), "
+	       "u(id, timing, last, until, next, misfired, error)), "
 	       "l as materialized (select s.*, u.until, u.misfired from u join twheel.schedule s "
-	       "on " DB_IS("s.id", "u.id") "where s.version = u.version and s.last = u.last "
+	       "on " DB_IS("s.id", "u.id") "where s.timing = u.timing and s.last = u.last "
 	       "and not s.paused and s.shard + 0 in (select shard from h) "
 	       "order by s.id for no key update of s skip locked), "
 	       "c as materialized (select twheel.owe() as clock), "
@@ -147,8 +149,8 @@ static const struct db_stmt plan = {
 
 static const struct db_stmt replan = {
 	.name = "replan",
-	.sql = "select twheel.replan(u.id, u.version, u.last) from unnest($1, $2, $3) "
-	       "u(id, version, last)",
+	.sql = "select twheel.replan(u.id, u.timing, u.last) from unnest($1, $2, $3) "
+	       "u(id, timing, last)",
 	.types = { PG_INT4_A, PG_INT8_A, PG_TIMESTAMPTZ_A },
 };
 
@@ -156,7 +158,7 @@ static const struct db_stmt replan = {
  * struct batch - schedules to be planned in a statement
  * @node:     whose
  * @ids:      of the schedules
- * @versions: of each
+ * @timings:  of each, which version
  * @lasts:    as they are
  * @untils:   as they are to be
  * @nexts:    the same
@@ -175,7 +177,7 @@ static const struct db_stmt replan = {
  */
 struct batch {
 	struct node *node;
-	struct pg_array ids, versions, lasts, untils, nexts, misfired, errors, of, ats;
+	struct pg_array ids, timings, lasts, untils, nexts, misfired, errors, of, ats;
 	uint32_t nr_instants;
 	int64_t bytes, next_us;
 	uint64_t shards;
@@ -257,7 +259,7 @@ static struct batch *new_batch(struct node *n)
 static void free_batch(struct batch *b)
 {
 	pg_array_free(&b->ids);
-	pg_array_free(&b->versions);
+	pg_array_free(&b->timings);
 	pg_array_free(&b->lasts);
 	pg_array_free(&b->untils);
 	pg_array_free(&b->nexts);
@@ -280,7 +282,7 @@ static void add_schedule(struct batch *b, const PGresult *r, int i, int64_t unti
 	b->id[b->nr++] = db_int(r, i, C_ID);
 	b->shards |= 1ULL << db_int(r, i, C_SHARD);
 	pg_array_int4(&b->ids, db_int(r, i, C_ID));
-	pg_array_int8(&b->versions, db_int8(r, i, C_VERSION));
+	pg_array_int8(&b->timings, db_int8(r, i, C_TIMING));
 	pg_array_int8(&b->lasts, db_int8(r, i, C_LAST));
 	pg_array_int8(&b->untils, until_us);
 	pg_array_int8(&b->nexts, next_us);
@@ -453,7 +455,7 @@ static void send_batch(struct node *n, struct batch *b)
 
 	b->shards = lease_add_params(n, b->shards, &p);
 	db_add_array(&p, &b->ids, PG_INT4);
-	db_add_array(&p, &b->versions, PG_INT8);
+	db_add_array(&p, &b->timings, PG_INT8);
 	db_add_array(&p, &b->lasts, PG_TIMESTAMPTZ);
 	db_add_array(&p, &b->untils, PG_TIMESTAMPTZ);
 	db_add_array(&p, &b->nexts, PG_TIMESTAMPTZ);
@@ -587,7 +589,7 @@ static void send_replan(struct node *n, struct batch *wrong)
 
 	if (wrong->nr) {
 		db_add_array(&p, &wrong->ids, PG_INT4);
-		db_add_array(&p, &wrong->versions, PG_INT8);
+		db_add_array(&p, &wrong->timings, PG_INT8);
 		db_add_array(&p, &wrong->lasts, PG_TIMESTAMPTZ);
 		db_query(&n->plan.db, &replan, &p, replanned, n);
 	}

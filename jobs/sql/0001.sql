@@ -925,6 +925,7 @@ create table twheel.schedule (
 	service		integer not null references twheel.service (id),
 	shard		smallint not null,
 	version		bigint not null default 1,	-- of what it says
+	timing		bigint not null default 1,	-- of what says when, and what is missed
 	last		timestamptz not null,
 	next		timestamptz not null default '-infinity',	-- infinity: never
 	cron		text,			-- or every_ms
@@ -1053,7 +1054,8 @@ begin
 end $$;
 
 -- An edit: what was planned is planned anew. With other times it counts from now, or behind what
--- has begun; else each instant that had a job is to have one again.
+-- has begun; but if an instant of before is not planned yet, as nodes are behind, from the last one
+-- that was. Else each instant that had a job is to have one again.
 create function twheel.edit_schedule() returns trigger language plpgsql as $$
 declare
 	is_retimed boolean := (new.cron, new.tz, new.every_ms, new.count, new.start_at, new.end_at)
@@ -1067,19 +1069,29 @@ begin
 		return new;
 	end if;
 	select u.* into p from twheel.unplan(old.id) u;
-	if is_retimed then
-		new.last := p.free;
-		if new.every_ms is distinct from old.every_ms
-		   or new.start_at is distinct from old.start_at then
-			new.began := p.free + interval '1 microsecond';
-		end if;
-	else
+	new.next := '-infinity';
+	if not is_retimed then
 		new.last := least(old.last, p.taken - interval '1 microsecond');
+		if not old.paused and old.error is null then
+			new.next := least(old.next, p.taken);
+		end if;
+	elsif old.paused or old.error is not null or old.next > p.free then
+		new.last := p.free;
+	else
+		new.last := least(old.last, p.free);
+	end if;
+	if new.every_ms is distinct from old.every_ms
+	   or new.start_at is distinct from old.start_at then
+		new.began := new.last + interval '1 microsecond';
+	end if;
+	if new.paused then
+		new.next := 'infinity';
 	end if;
 	new.shard := twheel.shard_of(new.service, new.schedule);
 	new.version := old.version + 1;
+	new.timing := old.timing + (is_retimed or (new.misfire, new.misfire_ms)
+				    <> (old.misfire, old.misfire_ms))::integer;
 	new.error := null;
-	new.next := case when new.paused then 'infinity' else '-infinity' end;
 	perform pg_notify('twheel_schedule', '');
 	return new;
 end $$;
@@ -1168,19 +1180,19 @@ $$;
 
 -- What is planned is not what the times are any more, as the zone has changed, if the schedule is
 -- what the caller has seen.
-create function twheel.replan(schedule integer, version bigint, last timestamptz) returns boolean
+create function twheel.replan(schedule integer, timing bigint, last timestamptz) returns boolean
 language plpgsql set enable_seqscan = off as $$
 #variable_conflict use_variable
 begin
 	perform from twheel.schedule s
-	where s.id = schedule and s.version = replan.version and s.last = replan.last
+	where s.id = schedule and s.timing = replan.timing and s.last = replan.last
 	for no key update;
 	if not found then
 		return false;
 	end if;
 	last := (select u.free from twheel.unplan(schedule) u);
 	update twheel.schedule s
-	set version = s.version + 1, last = replan.last, next = '-infinity' where s.id = schedule;
+	set timing = s.timing + 1, last = replan.last, next = '-infinity' where s.id = schedule;
 	return true;
 end $$;
 

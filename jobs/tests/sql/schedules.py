@@ -88,6 +88,7 @@ def _(s):
     began = of(s, "began")
     s.app.rows(every % ("1.5 s", "b"))
     equal(of(s, "began"), began)
+    s.owner.rows("update twheel.schedule set next = now() + interval '1 s'")    # as nodes do
     s.app.rows(every % ("2 s", "b"))
     true(of(s, "began > last and began > '%s'" % began[0])[0])
 
@@ -99,7 +100,8 @@ def _(s):
     put(s, ", payload => 'new'")
     equal(jobs(s), 1)
     equal(us(s, "last"), clock + 500000 - 1)
-    equal(of(s, "version, next"), ("2", "-infinity"))
+    equal(of(s, "version, timing"), ("2", "1"))
+    equal(us(s, "next"), clock)
 
 
 @test("an edit of the times counts from now on")
@@ -109,6 +111,19 @@ def _(s):
     s.app.rows("select twheel.schedule('s', 'q', cron => '0 * * * *')")
     equal(jobs(s), 1)
     true(clock <= us(s, "last") < clock + 500000)
+
+
+@test("other times count from the last instant that was planned, if nodes are behind")
+def _(s):
+    for behind in True, False:
+        put(s)
+        clock = plan(s, -5000, last=-5000)
+        s.owner.rows("update twheel.schedule set next = clock_timestamp() %s interval '1 s'"
+                     % ("-" if behind else "+"))
+        put(s, ", tz => 'Asia/Tokyo'")
+        equal((behind, us(s, "last") == clock - 5000000), (behind, behind))
+        equal(of(s, "timing, next"), ("2", "-infinity"))
+        s.owner.rows("delete from twheel.schedule; delete from twheel.job")
 
 
 @test("what has begun before its time, and what comes before that, is not planned again")
@@ -173,6 +188,18 @@ def _(s):
     equal(s.owner.rows("select schedule, flags from twheel.job where id = " + job), [(None, "3")])
     put(s, ", payload => 'x'")
     equal((jobs(s), us(s, "last")), (1, clock + 599999))
+
+
+@test("what is planned is taken back if the zone has changed, but not if somebody has edited it")
+def _(s):
+    put(s)
+    clock = plan(s, -50, 500, 1500)
+    call = "select twheel.replan(id, 1, %s) from twheel.schedule"
+    equal(s.node.value(call % "last - interval '1 us'"), "f")
+    equal(s.node.value(call % "last"), "t")
+    equal((jobs(s), of(s, "timing, version, next")), (1, ("2", "1", "-infinity")))
+    true(clock <= us(s, "last") < clock + 500000)
+    equal(s.node.value(call % "last"), "f")
 
 
 @test("a schedule is run now, besides its times, and also if it is paused")

@@ -6,6 +6,7 @@ KDIR ?= /lib/modules/$(shell uname -r)/build
 PREFIX ?= /usr
 KERNEL ?= 6.1
 SUITES ?= main
+SUITE ?= bookworm
 TIMEOUT ?= 1800
 STRESS ?= 10
 # The kernels that look for bugs are slow, and those of them that are emulated are so
@@ -38,7 +39,19 @@ DEPMOD = PATH="$$PATH:/usr/sbin:/sbin" depmod
 
 # Those of the library are in lib. Where a page goes is said by what its name ends with.
 PAGES = twheelctl.1 twheel.4 twheel.7
-man = $(DEST)$(PREFIX)/share/man/man$(subst .,,$(suffix $(1)))/$(1)
+man = $(PREFIX)/share/man/man$(subst .,,$(suffix $(1)))/$(1)
+
+udevdir ?= /etc/udev
+# An example: who wants the module loaded at boot copies it.
+loaddir ?= $(PREFIX)/share/doc/twheel/modules-load.d
+bashdir ?= $(PREFIX)/share/bash-completion/completions
+zshdir ?= $(PREFIX)/share/zsh/site-functions
+# Where from, where to: what has nothing to be built.
+FILES = tools/install/twheel.conf:$(loaddir)/twheel.conf \
+	tools/install/70-twheel.rules:$(udevdir)/rules.d/70-twheel.rules \
+	tools/twheelctl/completion.bash:$(bashdir)/twheelctl \
+	tools/twheelctl/completion.zsh:$(zshdir)/_twheelctl \
+	$(foreach page,$(PAGES),Documentation/$(page):$(call man,$(page)))
 
 LIB = $(MAKE) --no-print-directory -s -C lib OUTPUT=$(CURDIR)/build/lib \
 	PREFIX=$(PREFIX) DESTDIR=$(DEST)
@@ -60,6 +73,9 @@ help:
 	@echo '  make jobs            build build/jobs/twheeld and twjob, the service for jobs'
 	@echo '  sudo make install-jobs, uninstall-jobs'
 	@echo '  make run-jobs        three nodes of it, of which one is killed, and PostgreSQL too'
+	@echo '  make deb             Debian packages in build/deb: SUITE=bookworm|trixie'
+	@echo '  make dist            build/twheel-VERSION.tar.xz, with all that it is built from'
+	@echo '  make patch           the module as patches to a kernel, in build/patch: KSRC=DIR'
 	@echo 'For developers:'
 	@echo '  make test            what a change has to pass, one table;'
 	@echo '                       SUITES="main kernels programs debug races faults": more'
@@ -110,14 +126,13 @@ install: all
 		echo 'Not everything was installed: "make uninstall" removes what was' >&2; \
 		exit 1; }
 
-install_files:
+# Whatever is not the module.
+install-programs: twheelctl libtwheel
 	install -D -m 755 build/twheelctl $(DEST)$(PREFIX)/bin/twheelctl
-	$(foreach page,$(PAGES),install -D -m 644 Documentation/$(page) $(call man,$(page)) &&) :
+	$(foreach file,$(FILES),install -D -m 644 $(subst :, $(DEST),$(file)) &&) :
 	$(LIB) install
-	install -D -m 644 tools/install/twheel.conf \
-		$(DEST)$(PREFIX)/share/doc/twheel/modules-load.d/twheel.conf
-	install -D -m 644 tools/install/70-twheel.rules \
-		$(DEST)/etc/udev/rules.d/70-twheel.rules
+
+install_files: install-programs
 	rm -rf $(MODULES)
 	$(MODULES_INSTALL)
 	chmod -R u=rwX,go=rX $(MODULES)
@@ -126,11 +141,10 @@ install_files:
 uninstall:
 	$(if $(RELEASE),,@echo 'No kernel headers in $(KDIR): say KDIR=DIR' >&2; exit 1)
 	rm -rf $(MODULES)
-	rm -f $(DEST)/etc/udev/rules.d/70-twheel.rules \
-		$(DEST)$(PREFIX)/share/doc/twheel/modules-load.d/twheel.conf \
-		$(foreach page,$(PAGES),$(call man,$(page))) $(DEST)$(PREFIX)/bin/twheelctl
+	rm -f $(foreach file,$(FILES),$(DEST)$(lastword $(subst :, ,$(file)))) \
+		$(DEST)$(PREFIX)/bin/twheelctl
 	$(LIB) uninstall
-	@rmdir $(MODULES:/twheel=) $(DEST)$(PREFIX)/share/doc/twheel/modules-load.d \
+	@rmdir $(MODULES:/twheel=) $(DEST)$(loaddir) \
 		$(DEST)$(PREFIX)/share/doc/twheel 2>/dev/null || :
 	$(if $(DEST),,@! grep -qs '^twheel ' /proc/modules || \
 		echo 'The module is still loaded: "rmmod twheel" unloads it')
@@ -147,11 +161,22 @@ shell:
 	tools/vm/run --kernel $(KERNEL) --shell
 
 # "+" as make does not see $(MAKE) in what it would have to expand.
-jobs:
+jobs: libtwheel
 	+$(JOBS)
 
+install-jobs: libtwheel
 install-jobs uninstall-jobs:
 	+$(JOBS) $(@:-jobs=)
+
+dist:
+	tools/dist
+
+deb:
+	tools/setup packages
+	tools/deb/build $(SUITE)
+
+patch:
+	tools/patch/make $(KSRC)
 
 run-jobs:
 	tools/setup jobs
@@ -238,7 +263,8 @@ clean:
 	rm -rf build
 	if [ -e $(KDIR)/Makefile ]; then $(KBUILD) clean; fi
 
-.PHONY: all help modules twheelctl libtwheel install install_files uninstall run shell \
+.PHONY: all help modules twheelctl libtwheel install install-programs install_files uninstall run \
+	shell dist deb patch \
 	jobs install-jobs uninstall-jobs run-jobs test-jobs test \
 	test-all test-debug check-host bench bench-bars bench-kernel bench-user bench-host bench-jobs \
 	selftests kselftest kunit coverage mutate fuzz fuzz-host check-tools lint clean

@@ -77,4 +77,7 @@ module_exit(tw_exit);
 
 MODULE_DESCRIPTION("Hierarchical timing wheel for user space");
 MODULE_AUTHOR("The twheel authors");
+#ifdef TWHEEL_VERSION
+MODULE_VERSION(TWHEEL_VERSION);
+#endif
 MODULE_LICENSE("GPL");

@@ -9,7 +9,9 @@
 #include "commands.h"
 #include "report.h"
 
-#define VERSION		"0.1"
+#ifndef VERSION
+#define VERSION		"unknown"
+#endif
 #define HELP_COLUMN	20
 #define HELP_INDENT	"                    "
 

@@ -78,7 +78,7 @@ help:
 	@echo '  make patch           the module as patches to a kernel, in build/patch: KSRC=DIR'
 	@echo 'For developers:'
 	@echo '  make test            what a change has to pass, one table;'
-	@echo '                       SUITES="main kernels programs debug races faults": more'
+	@echo '                       SUITES="main kernels programs packages debug races faults": more'
 	@echo '  make test-all        everything: more kernels, and the targets marked *'
 	@echo '  make test-jobs       tests of the service for jobs'
 	@echo '  make check-host      the wheel alone, in user space, under sanitizers'
@@ -188,7 +188,7 @@ test-jobs:
 	@tools/test jobs
 
 test:
-	tools/setup run jobs test $(if $(filter-out main,$(SUITES)),more)
+	tools/setup run jobs test $(if $(filter-out main,$(SUITES)),more) $(filter packages,$(SUITES))
 	@tools/test $(SUITES)
 
 test-all:

@@ -76,6 +76,7 @@ help:
 	@echo '  make deb             Debian packages in build/deb: SUITE=bookworm|trixie'
 	@echo '  make dist            build/twheel-VERSION.tar.xz, with all that it is built from'
 	@echo '  make patch           the module as patches to a kernel, in build/patch: KSRC=DIR'
+	@echo '  make docs            the documentation as HTML, in build/docs'
 	@echo 'For developers:'
 	@echo '  make test            what a change has to pass, one table;'
 	@echo '                       SUITES="main kernels programs packages debug races faults": more'
@@ -188,7 +189,7 @@ test-jobs:
 	@tools/test jobs
 
 test:
-	tools/setup run jobs test $(if $(filter-out main,$(SUITES)),more) $(filter packages,$(SUITES))
+	tools/setup run jobs test docs $(if $(filter-out main,$(SUITES)),more) $(filter packages,$(SUITES))
 	@tools/test $(SUITES)
 
 test-all:
@@ -256,6 +257,11 @@ check-tools:
 	tools/vm/test
 	tools/install/test
 
+docs:
+	tools/setup docs
+	Documentation/build build/docs
+	@echo 'open build/docs/index.html'
+
 lint:
 	tools/lint
 
@@ -267,4 +273,4 @@ clean:
 	shell dist deb patch \
 	jobs install-jobs uninstall-jobs run-jobs test-jobs test \
 	test-all test-debug check-host bench bench-bars bench-kernel bench-user bench-host bench-jobs \
-	selftests kselftest kunit coverage mutate fuzz fuzz-host check-tools lint clean
+	selftests kselftest kunit coverage mutate fuzz fuzz-host check-tools docs lint clean

@@ -51,7 +51,14 @@ extern "C" {
 #define TWHEEL_MSEC	UINT64_C(1000000)
 #define TWHEEL_SEC	UINT64_C(1000000000)
 
-/** TWHEEL_CONTAINER - the struct of @type whose @member the timer at @ptr is */
+/**
+ * TWHEEL_CONTAINER() - the struct that a timer is in
+ * @ptr:    address of the timer
+ * @type:   type of the struct
+ * @member: name of the timer in it
+ *
+ * Return: its address.
+ */
 #define TWHEEL_CONTAINER(ptr, type, member) \
 	((type *)((char *)(ptr) - offsetof(type, member)))
 
@@ -59,7 +66,7 @@ struct twheel;
 struct twheel_timer;
 
 /**
- * twheel_fn - what is called when a timer is due
+ * typedef twheel_fn - what is called when a timer is due
  * @w:      the wheel
  * @t:      the timer. Unless it is periodic and goes on, it is not armed any more
  * @missed: of a periodic timer of TWHEEL_MISFIRE_COUNT: how many further periods have
@@ -219,10 +226,20 @@ void twheel_close(struct twheel *w);
  */
 int twheel_fd(const struct twheel *w);
 
-/** twheel_is_device() - whether the timers of the wheel @w are in the kernel */
+/**
+ * twheel_is_device() - where the timers are
+ * @w: the wheel
+ *
+ * Return: whether they are in the kernel.
+ */
 bool twheel_is_device(const struct twheel *w);
 
-/** twheel_now() - the time on the clock of the wheel @w */
+/**
+ * twheel_now() - the time
+ * @w: the wheel
+ *
+ * Return: nanoseconds on the clock of the wheel.
+ */
 uint64_t twheel_now(const struct twheel *w);
 
 /**
@@ -286,13 +303,23 @@ int twheel_arm_spec(struct twheel *w, struct twheel_timer *t, const struct twhee
  */
 int twheel_cancel(struct twheel *w, struct twheel_timer *t);
 
-/** twheel_is_armed() - whether the timer @t is armed */
+/**
+ * twheel_is_armed() - whether a timer is armed
+ * @t: the timer
+ *
+ * Return: whether it is.
+ */
 static inline bool twheel_is_armed(const struct twheel_timer *t)
 {
 	return t->slot != 0;
 }
 
-/** twheel_deadline() - when the timer @t is due next; TWHEEL_NEVER if it is not armed */
+/**
+ * twheel_deadline() - when a timer is due next
+ * @t: the timer
+ *
+ * Return: the time; TWHEEL_NEVER if it is not armed.
+ */
 static inline uint64_t twheel_deadline(const struct twheel_timer *t)
 {
 	return t->slot ? t->deadline_ns : TWHEEL_NEVER;
@@ -343,7 +370,13 @@ uint64_t twheel_next(struct twheel *w);
  */
 int twheel_run(struct twheel *w);
 
-/** twheel_stop() - have twheel_run() of the wheel @w return after what is being dispatched */
+/**
+ * twheel_stop() - have twheel_run() return
+ * @w: the wheel
+ *
+ * It returns when all that is due has been called. For functions that it calls, not for other
+ * threads or signal handlers.
+ */
 void twheel_stop(struct twheel *w);
 
 /**
@@ -356,7 +389,11 @@ void twheel_stop(struct twheel *w);
  */
 int twheel_advance(struct twheel *w, uint64_t to_ns);
 
-/** twheel_stats() - tell what has been going on in the wheel @w, in @counts */
+/**
+ * twheel_stats() - tell what has been going on
+ * @w:      the wheel
+ * @counts: out: see struct twheel_counts
+ */
 void twheel_stats(const struct twheel *w, struct twheel_counts *counts);
 
 #ifdef __cplusplus

@@ -65,7 +65,9 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-/** TWHEEL_NEVER - as a time: no expiry. A timer armed for it is parked. */
+/**
+ * TWHEEL_NEVER - as a time: no expiry. A timer armed for it is parked.
+ */
 #define TWHEEL_NEVER		(~(__u64)0)
 
 /**
@@ -443,7 +445,9 @@ struct twheel_list {
 	__aligned_u64 cursor;
 };
 
-/** TWHEEL_LATENESS_BUCKETS - entries of &twheel_stats.lateness */
+/**
+ * TWHEEL_LATENESS_BUCKETS - entries of &twheel_stats.lateness
+ */
 #define TWHEEL_LATENESS_BUCKETS	64
 
 /**
@@ -513,9 +517,13 @@ struct twheel_advance {
  * number stays as the struct grows.
  */
 
-/** TWHEEL_IOC_INFO - see struct twheel_info */
+/**
+ * TWHEEL_IOC_INFO - see struct twheel_info
+ */
 #define TWHEEL_IOC_INFO		_IO(TWHEEL_IOC_TYPE, 0x00)
-/** TWHEEL_IOC_SETUP - see struct twheel_setup */
+/**
+ * TWHEEL_IOC_SETUP - see struct twheel_setup
+ */
 #define TWHEEL_IOC_SETUP	_IO(TWHEEL_IOC_TYPE, 0x01)
 /**
  * TWHEEL_IOC_ARM - arm a timer; @id is written
@@ -544,17 +552,29 @@ struct twheel_advance {
  * Returns 0. Errors: EINVAL, EFAULT, ENOENT.
  */
 #define TWHEEL_IOC_QUERY	_IOWR(TWHEEL_IOC_TYPE, 0x05, struct twheel_op)
-/** TWHEEL_IOC_SUBMIT - see struct twheel_submit */
+/**
+ * TWHEEL_IOC_SUBMIT - see struct twheel_submit
+ */
 #define TWHEEL_IOC_SUBMIT	_IO(TWHEEL_IOC_TYPE, 0x06)
-/** TWHEEL_IOC_NEXT - see struct twheel_next */
+/**
+ * TWHEEL_IOC_NEXT - see struct twheel_next
+ */
 #define TWHEEL_IOC_NEXT		_IO(TWHEEL_IOC_TYPE, 0x07)
-/** TWHEEL_IOC_DRAIN - see struct twheel_drain */
+/**
+ * TWHEEL_IOC_DRAIN - see struct twheel_drain
+ */
 #define TWHEEL_IOC_DRAIN	_IO(TWHEEL_IOC_TYPE, 0x08)
-/** TWHEEL_IOC_LIST - see struct twheel_list */
+/**
+ * TWHEEL_IOC_LIST - see struct twheel_list
+ */
 #define TWHEEL_IOC_LIST		_IO(TWHEEL_IOC_TYPE, 0x09)
-/** TWHEEL_IOC_STATS - see struct twheel_stats */
+/**
+ * TWHEEL_IOC_STATS - see struct twheel_stats
+ */
 #define TWHEEL_IOC_STATS	_IO(TWHEEL_IOC_TYPE, 0x0a)
-/** TWHEEL_IOC_ADVANCE - see struct twheel_advance */
+/**
+ * TWHEEL_IOC_ADVANCE - see struct twheel_advance
+ */
 #define TWHEEL_IOC_ADVANCE	_IO(TWHEEL_IOC_TYPE, 0x0b)
 
 #endif /* _UAPI_LINUX_TWHEEL_H */

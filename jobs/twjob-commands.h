@@ -19,5 +19,6 @@ int cmd_dead_requeue(const struct options *opt, int nr, char **ids);
 int cmd_dead_requeue_all(const struct options *opt, const char *service);
 int cmd_nodes(const struct options *opt);
 int cmd_drain(const struct options *opt, const char *node);
+int cmd_rehearse(const struct options *opt, int nr, char **files);
 
 #endif

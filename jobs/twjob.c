@@ -34,7 +34,8 @@ enum command {
 	NODES		= 1 << 13,
 	DRAIN		= 1 << 14,
 	WORK		= 1 << 15,
-	ALL		= (1 << 16) - 1,
+	REHEARSE	= 1 << 30,
+	ALL		= 0x7fffffff,
 };
 
 #define ANY_NUMBER	1000000
@@ -104,6 +105,13 @@ static const struct {
 	  "line of standard error as the message, and is had again after the service's\n"
 	  "backoff. SIGTERM: takes no more and waits; a second one kills what runs.",
 	  WORK, 1, 1 },
+	{ "rehearse", " [FILE...] | --diff OLD NEW",
+	  "Go through a month or a year of schedules in virtual time, and tell what fires\n"
+	  "when: how often each, the busiest minutes, days on which clocks are set, overlaps,\n"
+	  "and what is wrong. Schedules are those of the files ({\"schedules\": [...]}; - is\n"
+	  "standard input), which need no database, or those of the database. With --diff:\n"
+	  "which times come, go and stay if one file takes the place of another.",
+	  REHEARSE, 0, ANY_NUMBER },
 };
 
 #define ONE_JOB		(CANCEL | MOVE | SHOW)
@@ -137,9 +145,23 @@ static const struct {
 	  HELP_INDENT "given", 'j', WORK },
 	{ "visible", "DURATION", "how long others leave a job alone if nothing is\n"
 	  HELP_INDENT "heard of this worker, 30s if not given", 'v', WORK },
+	{ "from", "TIME", "it begins then, now if not given", 'F', REHEARSE },
+	{ "to", "TIME", "and ends then", 'T', REHEARSE },
+	{ "for", "DURATION", "or after that, 30d if not given", 'D', REHEARSE },
+	{ "month", "2026-12", "or that month", 'M', REHEARSE },
+	{ "year", "2027", "or that year", 'Y', REHEARSE },
+	{ "tz", "ZONE", "times are told in that zone, and months begin there;\n"
+	  HELP_INDENT "UTC if not given", 'Z', REHEARSE },
+	{ "takes", "NAME=DURATION", "how long jobs of a schedule or a service run; without\n"
+	  HELP_INDENT "NAME= all. May be given more than once", 'R', REHEARSE },
+	{ "concurrency", "SERVICE=N", "how many jobs of it may run; 100 if not known.\n"
+	  HELP_INDENT "May be given more than once", 'C', REHEARSE },
+	{ "list", NULL, "print each time, before all else", 'I', REHEARSE },
+	{ "svg", "FILE", "write the chart to that file as well", 'G', REHEARSE },
+	{ "diff", NULL, "compare two files", 'X', REHEARSE },
 	{ "until-empty", NULL, "stop when there is nothing to be taken", 'e', WORK },
 	{ "json", NULL, "print JSON, one object a line", 'J',
-	  SUBMIT | ONE_JOB | LISTS | DEAD_REQUEUE | DEAD_REQUEUE_ALL },
+	  SUBMIT | ONE_JOB | LISTS | DEAD_REQUEUE | DEAD_REQUEUE_ALL | REHEARSE },
 	{ "database", "CONNINFO", "where PostgreSQL is (also -d), or PGHOST and so on",
 	  'd', ALL },
 	{ "help", NULL, "this text", 'h', ALL },
@@ -189,7 +211,7 @@ static void print_help(void)
 	puts("\n"
 	     "twjob help COMMAND tells more, twjob --version the version.\n\n"
 	     "Exit status: 0 all is well, 1 it failed, 2 usage, 3 there is no such job,\n"
-	     "service or node, 4 the job is running already.");
+	     "service or node, 4 the job is running already, 5 two files differ.");
 }
 
 static void print_command_help(size_t cmd)
@@ -264,6 +286,20 @@ static const char *set_text(const char **to, const char *arg)
 	return check_name(arg);
 }
 
+static const char *add_text(const char ***to, int *nr, const char *arg)
+{
+	*to = xrealloc(*to, (*nr + 1) * sizeof(**to));
+	(*to)[(*nr)++] = arg;
+	return check_name(arg);
+}
+
+static const char *set_for(struct options *opt, const char *arg)
+{
+	const char *err = read_duration(arg, &opt->for_us);
+
+	return !err && !opt->for_us ? "cannot be 0" : err;
+}
+
 /* What is wrong with @arg, or NULL. */
 static const char *set_option(struct options *opt, int key, const char *arg)
 {
@@ -302,6 +338,30 @@ static const char *set_option(struct options *opt, int key, const char *arg)
 		return set_visible(opt, arg);
 	case 'e':
 		opt->until_empty = true;
+		return NULL;
+	case 'F':
+		return set_text(&opt->from, arg);
+	case 'T':
+		return set_text(&opt->to, arg);
+	case 'D':
+		return set_for(opt, arg);
+	case 'M':
+		return set_text(&opt->month, arg);
+	case 'Y':
+		return set_text(&opt->year, arg);
+	case 'Z':
+		return set_text(&opt->tz, arg);
+	case 'R':
+		return add_text(&opt->takes, &opt->nr_takes, arg);
+	case 'C':
+		return add_text(&opt->concurrency, &opt->nr_concurrency, arg);
+	case 'I':
+		opt->list = true;
+		return NULL;
+	case 'G':
+		return set_text(&opt->svg, arg);
+	case 'X':
+		opt->diff = true;
 		return NULL;
 	case 'J':
 		opt->json = true;
@@ -390,6 +450,8 @@ static int call_command(enum command cmd, const struct options *opt, int nr, cha
 		return cmd_drain(opt, args[0]);
 	case WORK:
 		return work(opt, args[0]);
+	case REHEARSE:
+		return cmd_rehearse(opt, nr, args);
 	default:
 		return STATUS_USAGE;
 	}

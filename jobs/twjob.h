@@ -21,6 +21,7 @@ enum {
 	STATUS_USAGE = 2,
 	STATUS_NONE = 3,	/* no such job, service or node */
 	STATUS_RUNNING = 4,	/* too late for what was asked */
+	STATUS_DIFFERS = 5,	/* of two files that were compared */
 };
 
 /** struct options - of all commands; NULL or 0 if not given */
@@ -36,6 +37,12 @@ struct options {
 	int64_t limit;
 	int64_t nr_workers;
 	bool lines, json, until_empty, help;
+	/* of "rehearse" */
+	const char *from, *to, *month, *year, *tz, *svg;
+	const char **takes, **concurrency;
+	int nr_takes, nr_concurrency;
+	int64_t for_us;
+	bool list, diff;
 	char **command;		/* of "work", NULL behind its last argument */
 };
 

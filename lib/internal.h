@@ -177,8 +177,18 @@ struct twheel {
 	int depth;
 	bool closed;
 	bool stopped;
+	bool has_given_fd;
 	struct twheel_counts counts;
 };
+
+/*
+ * In a simulation nobody waits: the descriptor need not tell anything before the program has
+ * asked for it, and a step takes no system call.
+ */
+static inline bool tw_is_silent(const struct twheel *w)
+{
+	return w->clockid == TWHEEL_CLOCK_MANUAL && w->backend == &tw_local && !w->has_given_fd;
+}
 
 static inline struct tw_slot *tw_slot(const struct twheel *w, uint32_t slot)
 {

@@ -242,7 +242,7 @@ static void tw_local_settle(struct twheel *w)
 	uint64_t wake_ns = tw_wake_ns(w, l), ns = wake_ns;
 	struct itimerspec at = {};
 
-	if (wake_ns == l->wake_ns)
+	if (wake_ns == l->wake_ns || tw_is_silent(w))
 		return;
 	if (ns != TWHEEL_NEVER) {
 		ns = max(ns - min(ns, tw_behind_ns(w)), (uint64_t)TW_AT_ONCE);

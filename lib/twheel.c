@@ -110,6 +110,13 @@ void twheel_close(struct twheel *w)
 
 int twheel_fd(const struct twheel *w)
 {
+	struct twheel *asked = (struct twheel *)w;
+
+	/* What has been meanwhile is made up for, see tw_is_silent(). */
+	if (tw_is_silent(w)) {
+		asked->has_given_fd = true;
+		w->backend->settle(asked);
+	}
 	return w->fd;
 }
 
@@ -404,7 +411,8 @@ static bool tw_is_readable(const struct twheel *w)
 uint64_t twheel_next(struct twheel *w)
 {
 	/* If it cannot be sent, or if something is about to be looked at: at once. */
-	if (tw_slots_flush(w) || w->lists[TW_REPORTED].nr || tw_is_readable(w))
+	if (tw_slots_flush(w) || w->lists[TW_REPORTED].nr ||
+	    (!tw_is_silent(w) && tw_is_readable(w)))
 		return twheel_now(w);
 	return w->backend->next(w);
 }

@@ -822,6 +822,23 @@ TEST_F(timers, run_on_a_manual_clock_is_einval)
 	EXPECT_EQ(-EINVAL, twheel_run(self->w));
 }
 
+TEST_F(timers, a_step_in_the_process_takes_no_system_call_before_the_descriptor_is_asked_for)
+{
+	struct twheel_counts counts;
+
+	if (variant->backend == TWHEEL_DEVICE)
+		SKIP(return, "the device is another thing");
+	ASSERT_EQ(0, twheel_every(self->w, &items[0].t, TICK, note));
+	ASSERT_EQ(0, twheel_advance(self->w, twheel_next(self->w)));
+	EXPECT_EQ(1, twheel_dispatch(self->w, 0));
+	ASSERT_EQ(0, twheel_advance(self->w, twheel_next(self->w)));
+	twheel_stats(self->w, &counts);
+	EXPECT_EQ(0, counts.syscalls);
+	EXPECT_TRUE(readable(self->w));
+	EXPECT_EQ(1, twheel_dispatch(self->w, 0));
+	EXPECT_FALSE(readable(self->w));
+}
+
 /* Opening and closing */
 
 TEST_F(timers, the_wheel_is_where_it_was_asked_for)

@@ -13,6 +13,8 @@
  *   stuck   nothing ever fires
  *   noread  read fails
  *   noarm   the third arm fails
+ *   INT     the program gets SIGINT when it sleeps
+ *   TERM    ... or SIGTERM
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -23,7 +25,7 @@
 #include "fake.h"
 
 #define TIMERS	16
-#define EVENTS	64
+#define EVENTS	256
 #define TICK	1048576ULL
 
 static struct twheel_op timers[TIMERS];
@@ -148,15 +150,17 @@ int __wrap_ioctl(int fd, unsigned long cmd, ...)
 
 ssize_t __wrap_read(int fd, void *buf, size_t len)
 {
-	unsigned int nr = ready;
+	unsigned int nr = len / sizeof(events[0]);
 
 	if (fd != wheel)
 		return __real_read(fd, buf, len);
+	nr = nr < ready ? nr : ready;
 	errno = !nr ? EAGAIN : EIO;
 	if (!nr || breaks("noread"))
 		return -1;
 	memcpy(buf, events, nr * sizeof(events[0]));
-	ready = 0;
+	ready -= nr;
+	memmove(events, events + nr, ready * sizeof(events[0]));
 	return nr * sizeof(events[0]);
 }
 
@@ -166,9 +170,12 @@ int __wrap_ppoll(struct pollfd *pfd, nfds_t nr, const struct timespec *ts,
 	unsigned long long sleep = ts->tv_sec * 1000000000ULL + ts->tv_nsec;
 	unsigned long long next = next_expiry();
 
-	(void)pfd;
-	(void)nr;
-	(void)mask;
+	if (!nr)	/* for the commands of --exec, which take real time */
+		return __real_ppoll(pfd, nr, ts, mask);
+	if (breaks("INT") || breaks("TERM")) {
+		raise(breaks("INT") ? SIGINT : SIGTERM);
+		return __real_ppoll(NULL, 0, ts, mask);
+	}
 	advance(next > now && next < now + sleep ? next : now + sleep);
 	return !!ready;
 }

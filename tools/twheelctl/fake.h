@@ -10,6 +10,8 @@
 
 int __real_open(const char *path, int flags, ...);
 ssize_t __real_read(int fd, void *buf, size_t len);
+int __real_ppoll(struct pollfd *pfd, nfds_t nr, const struct timespec *ts,
+		 const sigset_t *mask);
 
 int __wrap_open(const char *path, int flags, ...);
 int __wrap_ioctl(int fd, unsigned long cmd, ...);

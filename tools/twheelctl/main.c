@@ -64,6 +64,8 @@ static const struct {
 	{ "limit", "D", "only timers whose last expiry is at most at D", 'l',
 	  RUN },
 	{ "for", "D", "stop after D", 'F', ARM | RUN },
+	{ "exec", "CMD", "run CMD by the shell for each record, see twheelctl(1)", 'x',
+	  ARM | RUN },
 	{ "quiet", NULL, "print the summary only", 'q', ARM | RUN },
 	{ "json", NULL, "print JSON, one object a line", 'j', INFO | ARM | RUN },
 	{ "dry-run", NULL, "check the input, print the timers, arm none", 'N',
@@ -86,7 +88,7 @@ static int print_help(void)
 	puts("\n"
 	     "twheelctl COMMAND --help tells more, twheelctl --version the version.\n\n"
 	     "Exit status: 0 all is well, 1 a timer was early or lost, 2 usage or bad\n"
-	     "input, 3 the device is missing or failed.");
+	     "input, 3 the device is missing or failed, 4 a command of --exec failed.");
 	return EXIT_RUN_OK;
 }
 
@@ -142,7 +144,8 @@ static const char *set_option(struct options *opt, int key, const char *arg)
 	case 'c':
 		return parse_clock(arg, &opt->clockid);
 	case 't':
-		return parse_duration(arg, &opt->tick_ns);
+		err = parse_duration(arg, &opt->tick_ns);
+		return !err && !opt->tick_ns ? "cannot be 0" : err;
 	case 'C':
 		return parse_u32(arg, &opt->capacity);
 	case 's':
@@ -156,6 +159,9 @@ static const char *set_option(struct options *opt, int key, const char *arg)
 	case 'F':
 		err = parse_duration(arg, &opt->for_ns);
 		return !err && !opt->for_ns ? "cannot be 0" : err;
+	case 'x':
+		opt->exec = arg;
+		return *arg ? NULL : "no command";
 	case 'q':
 		opt->quiet = true;
 		break;
@@ -173,6 +179,16 @@ static const char *set_option(struct options *opt, int key, const char *arg)
 		break;
 	}
 	return NULL;
+}
+
+/* A delay such as -5s looks like options; getopt stands at or behind its first digit */
+static int negative_delay(char **argv, int key)
+{
+	const char *at = argv[optind];
+
+	if (!at || at[0] != '-' || at[1] != key)
+		at = argv[optind - 1];
+	return usage_error("arm", parse_duration("-", &(__u64){ 0 }), at);
 }
 
 /* Reads the options of @cmd from the table above; returns an exit code */
@@ -193,9 +209,12 @@ static int parse_options(int argc, char **argv, unsigned int cmd,
 							no_argument;
 		longopts[nr++].val = options[i].key;
 	}
-	while ((key = getopt_long(argc, argv, "hq", longopts, NULL)) >= 0) {
+	while ((key = getopt_long(argc, argv, cmd == ARM ? "hq" DIGITS "." : "hq",
+				  longopts, NULL)) >= 0) {
 		if (key == '?')
 			return EXIT_USAGE;
+		if (key < 'A')
+			return negative_delay(argv, key);
 		err = set_option(opt, key, optarg);
 		if (!err)
 			continue;
@@ -244,7 +263,7 @@ int main(int argc, char **argv)
 	int ret = EXIT_USAGE;
 	size_t i;
 
-	if (!strcmp(name, "--help") || !strcmp(name, "-h")) {
+	if (argc < 2 || !strcmp(name, "--help") || !strcmp(name, "-h")) {
 		ret = print_help();
 	} else if (!strcmp(name, "--version")) {
 		puts("twheelctl " VERSION);

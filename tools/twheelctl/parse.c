@@ -8,8 +8,9 @@
 
 #include "parse.h"
 
-#define DIGITS		"0123456789"
 #define COMPLAINTS_MAX	20
+/* What some editors put before UTF-8 */
+#define BYTE_ORDER_MARK	"\xef\xbb\xbf"
 
 static const char too_far[] = "beyond the 292 years that a timer can wait";
 static const char too_fine[] = "finer than a nanosecond";
@@ -276,6 +277,13 @@ void complain(struct timer_file *file, unsigned int line, const char *what,
 	fputs("'\n", stderr);
 }
 
+/* What is around it may be anything: a file that is no text, say */
+static void complain_of_nul(struct timer_file *file, unsigned int line, size_t column)
+{
+	if (file->bad++ < COMPLAINTS_MAX)
+		fprintf(stderr, "%s:%u:%zu: a NUL byte\n", file->name, line, column);
+}
+
 /* Where the scan of a line stands, and the text that an error would name */
 struct cursor {
 	const char *p;
@@ -374,12 +382,15 @@ static int load_lines(FILE *in, struct timer_file *file)
 	while ((len = getline(&line, &size, in)) >= 0) {
 		nr++;
 		if (strlen(line) != (size_t)len) {
-			complain(file, nr, "a NUL byte", line);
+			complain_of_nul(file, nr, strlen(line) + 1);
 			continue;
 		}
 		while (len && strchr(" \t\r\n", line[len - 1]))
 			line[--len] = '\0';
-		p = line + strspn(line, " \t");
+		p = line;
+		if (nr == 1 && !strncmp(p, BYTE_ORDER_MARK, strlen(BYTE_ORDER_MARK)))
+			p += strlen(BYTE_ORDER_MARK);
+		p += strspn(p, " \t");
 		if (*p && *p != '#')
 			add_line(file, p, nr);
 	}

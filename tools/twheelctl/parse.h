@@ -10,6 +10,7 @@
 #define NSEC_PER_SEC	1000000000ULL
 #define NSEC_PER_MSEC	1000000ULL
 #define TIME_MAX_NS	((__u64)~0ULL >> 1)
+#define DIGITS		"0123456789"
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 
 /**

@@ -240,12 +240,14 @@ static void print_summary_text(const struct report *r)
 	printf("\nfired      %llu", r->fired);
 	if (r->fired != r->records)
 		printf("  (in %llu records)", r->records);
-	printf("\nlost       %llu\nearly      %llu\n", r->lost, r->early);
-	if (r->doubled)
-		printf("doubled    %llu\n", r->doubled);
+	printf("\nlost       %llu\nearly      %llu\ndoubled    %llu\n", r->lost, r->early,
+	       r->doubled);
 	if (r->left)
 		printf("left       %llu  (stopped before they were done)\n",
 		       r->left);
+	if (r->has_commands)
+		printf("commands   %llu  (%llu failed, %llu still running)\n", r->commands,
+		       r->commands_failed, r->commands_running);
 	print_lateness(r);
 	printf("elapsed    %s", format_ns(a, r->elapsed_ns));
 	if (r->virtual)
@@ -283,7 +285,11 @@ static void print_summary_json(const struct report *r)
 		printf("%llu", r->wakeups);
 	else
 		printf("null");
-	printf(",\"tick_wakeups\":%llu}\n", r->elapsed_ns / NSEC_PER_MSEC);
+	printf(",\"tick_wakeups\":%llu", r->elapsed_ns / NSEC_PER_MSEC);
+	if (r->has_commands)
+		printf(",\"commands\":%llu,\"commands_failed\":%llu,\"commands_running\":%llu",
+		       r->commands, r->commands_failed, r->commands_running);
+	puts("}");
 }
 
 void print_summary(const struct report *r, bool json)

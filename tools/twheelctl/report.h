@@ -30,12 +30,16 @@
  * @elapsed_ns: time of the run on the clock of the wheel
  * @real_ns:   real time of the run
  * @wakeups:   wake-ups it took; known if @has_wakeups
+ * @commands:  commands of --exec that were started, if @has_commands
+ * @commands_failed: those that failed
+ * @commands_running: those that had not ended when the run was stopped
  * @late:      lateness of the records, in logarithmic buckets
  */
 struct report {
 	const char *clock;
 	bool virtual;
 	bool has_wakeups;
+	bool has_commands;
 	__u64 tick_ns;
 	__u64 armed;
 	__u64 left_out;
@@ -49,6 +53,9 @@ struct report {
 	__u64 elapsed_ns;
 	__u64 real_ns;
 	__u64 wakeups;
+	__u64 commands;
+	__u64 commands_failed;
+	__u64 commands_running;
 	__u64 late[LATE_BUCKETS];
 };
 

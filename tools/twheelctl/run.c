@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "device.h"
+#include "exec.h"
 #include "report.h"
 #include "run.h"
 
@@ -38,12 +39,13 @@ struct run {
 	int fd;
 	bool manual;
 	bool shows_progress;
-	bool progress_shown;
+	int progress_len;
 	size_t open;
 	__u64 base_ns;
 	__u64 until_ns;
 	__u64 real_start_ns;
 	__u64 progress_ns;
+	struct exec exec;
 	struct report report;
 };
 
@@ -52,8 +54,8 @@ static sigset_t unblocked;
 
 static void on_signal(int sig)
 {
-	(void)sig;
-	stop = 1;
+	if (sig != SIGCHLD)
+		stop = 1;
 }
 
 /* Signals are let in by ppoll() only, so that none is missed before it sleeps */
@@ -65,12 +67,16 @@ static void catch_signals(bool block)
 
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
+	sa.sa_flags = 0;
+	sigaction(SIGCHLD, &sa, NULL);
 	sigemptyset(&set);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGCHLD);
 	sigprocmask(block ? SIG_BLOCK : SIG_UNBLOCK, &set, &unblocked);
 	sigdelset(&unblocked, SIGINT);
 	sigdelset(&unblocked, SIGTERM);
+	sigdelset(&unblocked, SIGCHLD);
 }
 
 static __u64 real_now(clockid_t clock)
@@ -95,12 +101,20 @@ static __u64 expected(const struct timer_spec *spec)
 
 /* ---- progress ---- */
 
+/* A terminal that can go back to the beginning of a line; no sequence is sent to it */
+static bool can_show_progress(void)
+{
+	const char *term = getenv("TERM");
+
+	return isatty(STDERR_FILENO) && term && *term && strcmp(term, "dumb");
+}
+
 static void clear_progress(struct run *r)
 {
-	if (!r->progress_shown)
+	if (!r->progress_len)
 		return;
-	fputs("\r\033[K", stderr);
-	r->progress_shown = false;
+	fprintf(stderr, "\r%*s\r", r->progress_len, "");
+	r->progress_len = 0;
 }
 
 static void show_progress(struct run *r, const struct twheel_info *info)
@@ -117,9 +131,9 @@ static void show_progress(struct run *r, const struct twheel_info *info)
 		strcpy(due, "never");
 	else
 		format_ns(due, next > info->now_ns ? next - info->now_ns : 0);
-	fprintf(stderr, "\r\033[K%zu armed, %llu fired, next due in %s",
-		r->open, r->report.fired, due);
-	r->progress_shown = true;
+	clear_progress(r);
+	r->progress_len = fprintf(stderr, "%zu armed, %llu fired, next due in %s",
+				  r->open, r->report.fired, due);
 }
 
 /* ---- arming ---- */
@@ -210,16 +224,31 @@ static void take_event(struct run *r, const struct twheel_event *ev)
 	count_event(&r->report, ev);
 	if (!r->opt->quiet)
 		print_event(spec, ev, r->base_ns, r->opt->json);
+	if (r->opt->exec)
+		exec_start(&r->exec, spec, ev);
 }
 
-/* Reads all that is ready; returns how many records, or -1 */
+static bool can_take(const struct run *r)
+{
+	return r->exec.nr < EXEC_MAX;
+}
+
+/*
+ * Reads all that is ready, but with --exec no more than may run; returns how many
+ * records, or -1
+ */
 static long drain(struct run *r)
 {
-	const ssize_t size = READ_EVENTS * sizeof(*r->events);
 	long i, nr, total = 0;
-	ssize_t len;
+	ssize_t len, size;
 
 	do {
+		if (!can_take(r) && r->manual)
+			exec_wait(&r->exec, EXEC_MAX, &stop);
+		if (!can_take(r))
+			break;
+		nr = r->opt->exec ? EXEC_MAX - r->exec.nr : READ_EVENTS;
+		size = nr * (ssize_t)sizeof(*r->events);
 		len = read(r->fd, r->events, size);
 		if (len < 0 && (errno == EAGAIN || errno == EINTR))
 			break;
@@ -252,7 +281,7 @@ static bool is_stuck(const struct run *r, const struct twheel_info *info)
 
 static int run_live(struct run *r)
 {
-	struct pollfd pfd = { .fd = r->fd, .events = POLLIN };
+	struct pollfd pfd = { .fd = r->fd };
 	struct twheel_info info;
 	struct timespec ts;
 	__u64 wait;
@@ -270,11 +299,13 @@ static int run_live(struct run *r)
 			wait = r->until_ns - info.now_ns;
 		ts.tv_sec = wait / NSEC_PER_SEC;
 		ts.tv_nsec = wait % NSEC_PER_SEC;
+		pfd.events = can_take(r) ? POLLIN : 0;
 		ret = ppoll(&pfd, 1, &ts, &unblocked);
 		if (ret < 0 && errno != EINTR) {
 			perror("twheelctl: poll");
 			return -1;
 		}
+		exec_reap(&r->exec);
 		if (ret > 0 && drain(r) < 0)
 			return -1;
 		if (!ret && is_stuck(r, &info))
@@ -357,6 +388,11 @@ static int finish(struct run *r)
 	    device_info(r->fd, &held))
 		return -1;
 	clear_progress(r);
+	exec_wait(&r->exec, 1, &stop);
+	report->has_commands = r->opt->exec;
+	report->commands = r->exec.started;
+	report->commands_failed = r->exec.failed;
+	report->commands_running = r->exec.nr;
 	find_lost(r, info.now_ns, (__u64)held.armed + held.ready);
 	report->elapsed_ns = info.now_ns > r->base_ns ?
 			     info.now_ns - r->base_ns : 0;
@@ -376,6 +412,11 @@ static int run_wheel(struct run *r)
 	return finish(r);
 }
 
+static bool is_bad(const struct report *report)
+{
+	return report->lost || report->early || report->doubled;
+}
+
 static void *xcalloc(size_t nr, size_t size)
 {
 	void *p = calloc(nr ? nr : 1, size);
@@ -393,7 +434,8 @@ int run_timers(const struct options *opt, const struct timer_file *file)
 		.opt = opt,
 		.file = file,
 		.manual = opt->clockid == TWHEEL_CLOCK_MANUAL,
-		.shows_progress = isatty(STDERR_FILENO),
+		.shows_progress = can_show_progress(),
+		.exec = { .command = opt->exec, .mask = &unblocked },
 		.real_start_ns = real_now(CLOCK_MONOTONIC),
 	};
 	const struct report *report = &r.report;
@@ -407,13 +449,14 @@ int run_timers(const struct options *opt, const struct timer_file *file)
 	catch_signals(!r.manual);
 	ret = run_wheel(&r);
 	clear_progress(&r);
-	if (!ret && (!opt->brief || report->left))
+	if (!ret && (!opt->brief || report->left || is_bad(report)))
 		print_summary(report, opt->json);
 	close(r.fd);
 	free(r.events);
 	free(r.state);
 	if (ret)
 		return EXIT_DEVICE;
-	return report->lost || report->early || report->doubled ? EXIT_RUN_BAD :
-								  EXIT_RUN_OK;
+	if (is_bad(report))
+		return EXIT_RUN_BAD;
+	return r.exec.failed ? EXIT_COMMAND : EXIT_RUN_OK;
 }

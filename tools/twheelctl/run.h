@@ -10,6 +10,7 @@ enum exit_code {
 	EXIT_RUN_BAD	= 1,	/* a timer was early, lost or doubled */
 	EXIT_USAGE	= 2,
 	EXIT_DEVICE	= 3,
+	EXIT_COMMAND	= 4,	/* a command of --exec failed */
 };
 
 /**
@@ -25,6 +26,7 @@ enum exit_code {
  * @every_ns: arm: interval
  * @count:    arm: expiries
  * @label:    arm: name of the timer
+ * @exec:     command to run for each record, or NULL
  * @json:     output for machines
  * @quiet:    only the summary
  * @brief:    a summary only if something is left to fire
@@ -34,6 +36,7 @@ enum exit_code {
 struct options {
 	const char *device;
 	const char *label;
+	const char *exec;
 	int clockid;
 	__u32 capacity;
 	__u32 count;

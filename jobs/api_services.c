@@ -92,6 +92,8 @@ static void get_service(struct request *r)
 	ask_by_name(r, &show, false, got_service);
 }
 
+#define WHO_HAS_TARGET	"http and amqp need a target, and a queue has none"
+
 static const struct db_stmt put = {
 	"api_put_service",
 	"insert into twheel.service as s (service, kind, target, headers, timeout_ms, accept_ms, "
@@ -112,7 +114,7 @@ static const struct db_stmt put = {
 	  PG_INT4, PG_FLOAT8, PG_TEXT, PG_BOOL, PG_BOOL },
 };
 
-/* A queue has no target, and a call has to go somewhere: what is wrong together is not written. */
+/* A queue has no target, and all else has to go somewhere: what is wrong together is not written. */
 static const struct db_stmt patch = {
 	"api_patch_service",
 	"update twheel.service as s set kind = coalesce($2, kind), target = coalesce($3, target), "
@@ -123,7 +125,7 @@ static const struct db_stmt patch = {
 	"rate_per_s = case when $11 is null then rate_per_s else nullif($11, 0) end, "
 	"delivery = coalesce($12, delivery), notify = coalesce($13, notify), "
 	"paused = coalesce($14, paused), version = nextval('twheel.service_version') "
-	"where service = $1 and (coalesce($2, kind) = 'http') = (coalesce($3, target) <> '') "
+	"where service = $1 and (coalesce($2, kind) = 'queue') = (coalesce($3, target) = '') "
 	"returning " AS_JSON ", false, paused",
 	{ PG_TEXT, PG_TEXT, PG_TEXT, PG_TEXT, PG_INT4, PG_INT4, PG_INT4, PG_INT4, PG_INT4,
 	  PG_INT4, PG_FLOAT8, PG_TEXT, PG_BOOL, PG_BOOL },
@@ -137,7 +139,7 @@ static void got_exists(struct request *r, const PGresult *result)
 {
 	if (PQntuples(result))
 		request_error(r, 400, "conflicting_fields", "target",
-			      "calls by HTTP need a target, and a queue has none");
+			      WHO_HAS_TARGET);
 	else
 		unknown_service(r);
 }
@@ -219,11 +221,11 @@ static void put_service(struct request *r)
 	if (!read_service(r))
 		return;
 	if (!s->kind)
-		request_error(r, 400, "missing_field", "kind", "must be http or queue");
-	else if (!strcmp(s->kind, "http") != (s->target && *s->target))
+		request_error(r, 400, "missing_field", "kind", "must be http, queue or amqp");
+	else if (!strcmp(s->kind, "queue") == (s->target && *s->target))
 		request_error(r, 400, s->target && *s->target ? "conflicting_fields" :
 			      "missing_field", "target",
-			      "calls by HTTP need a target, and a queue has none");
+			      WHO_HAS_TARGET);
 	else
 		write_service(r, &put);
 }

@@ -323,14 +323,14 @@ add_header(struct exchange *x, const char *format, ...)
 	x->headers = list;
 }
 
-/* "Twheel-At: 2026-01-31T23:59:59.000000Z"; nothing for what RFC 3339 cannot say. */
-static void add_time(struct exchange *x, int64_t us)
+void us_to_text(int64_t us, char *text, size_t size)
 {
 	int64_t second = us / 1000000, part = us % 1000000;
-	char text[32];
+	char date[32];
 	struct tm tm;
 	time_t t;
 
+	*text = 0;
 	if (part < 0) {
 		part += 1000000;
 		second--;
@@ -338,9 +338,17 @@ static void add_time(struct exchange *x, int64_t us)
 	t = (time_t)(second + PG_EPOCH_US / 1000000);
 	if (!gmtime_r(&t, &tm) || tm.tm_year < -1900 || tm.tm_year > 9999 - 1900)
 		return;
-	snprintf(text, sizeof(text), "%04d", tm.tm_year + 1900);
-	strftime(text + 4, sizeof(text) - 4, "-%m-%dT%H:%M:%S", &tm);
-	add_header(x, "Twheel-At: %s.%06dZ", text, (int)part);
+	strftime(date, sizeof(date), "-%m-%dT%H:%M:%S", &tm);
+	snprintf(text, size, "%04d%s.%06dZ", tm.tm_year + 1900, date, (int)part);
+}
+
+static void add_time(struct exchange *x, int64_t us)
+{
+	char text[40];
+
+	us_to_text(us, text, sizeof(text));
+	if (*text)
+		add_header(x, "Twheel-At: %s", text);
 }
 
 /* A service may not set what the request depends on, nor what consumers trust. */

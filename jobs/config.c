@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
+#include <amqp.h>
 #include <arpa/inet.h>
 #include <errno.h>
 #include <libpq-fe.h>
@@ -17,6 +18,7 @@
 #define MAX_LINE	4096
 #define MAX_NAME	63
 #define MAX_URL		255
+#define MAX_AMQP	1000
 
 #define WORD_CHARS	"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
@@ -361,8 +363,38 @@ static int parse_allow(struct config *c, const struct option *o, const char *val
 	return 0;
 }
 
+/* It may have a password: it is not told. */
+static int parse_amqp(struct config *c, const struct option *o, const char *value,
+		      const struct place *at)
+{
+	struct amqp_connection_info parts;
+	char *copy = xstrdup(value);
+	bool is_good = strlen(value) <= MAX_AMQP && !amqp_parse_url(copy, &parts) && *parts.host;
+
+	free(copy);
+	if (!is_good)
+		return wrong(at, o->name,
+			     "has to be an URL, as amqp://user@host:5672/vhost, with amqps for TLS");
+	if (c->nr_amqp == CONFIG_MAX_AMQP)
+		return wrong(at, o->name, "there are more than %d", CONFIG_MAX_AMQP);
+	c->amqp[c->nr_amqp++] = xstrdup(value);
+	return 0;
+}
+
+static int parse_path(struct config *c, const struct option *o, const char *value,
+		      const struct place *at)
+{
+	if (*value && *value != '/')
+		return wrong(at, o->name, "%s does not begin with \"/\"", quoted(value));
+	set_text(c, o, value);
+	return 0;
+}
+
 #define TEXT(field, value) \
 	{ .name = #field, .parse = parse_##field, .offset = offsetof(struct config, field), \
+	  .initial = (value) }
+#define PATH(field, value) \
+	{ .name = #field, .parse = parse_path, .offset = offsetof(struct config, field), \
 	  .initial = (value) }
 #define NUMBER(field, value, least, most) \
 	{ .name = #field, .parse = parse_number, .offset = offsetof(struct config, field), \
@@ -377,6 +409,9 @@ static const struct option options[] = {
 	TEXT(listen, "127.0.0.1:8740"),
 	LIST(token),
 	LIST(allow),
+	LIST(amqp),
+	PATH(amqp_password_file, ""),
+	PATH(amqp_ca, "/etc/ssl/certs/ca-certificates.crt"),
 	NUMBER(poll_ms, "5000", 10, 60000),
 	NUMBER(max_in_memory, "2000000", 1, 16000000),
 	NUMBER(submit_group_us, "2000", 0, 1000000),
@@ -548,6 +583,10 @@ void config_free(struct config *c)
 	free(c->listen);
 	free(c->backend);
 	free(c->log_level);
+	free(c->amqp_password_file);
+	free(c->amqp_ca);
+	for (i = 0; i < c->nr_amqp; i++)
+		free(c->amqp[i]);
 	for (i = 0; i < c->nr_tokens; i++)
 		free(c->tokens[i].name);
 	memset(c, 0, sizeof(*c));

@@ -12,6 +12,7 @@
 
 #define CONFIG_MAX_TOKENS	64
 #define CONFIG_MAX_ALLOW	64
+#define CONFIG_MAX_AMQP		8
 
 enum config_role { ROLE_READ = 1, ROLE_SUBMIT = 2, ROLE_ADMIN = 4 };
 
@@ -37,6 +38,10 @@ struct config {
 	unsigned int nr_tokens;	/* without one everything on loopback may do all */
 	struct config_allow allow[CONFIG_MAX_ALLOW];
 	unsigned int nr_allow;	/* without one loopback alone */
+	char *amqp[CONFIG_MAX_AMQP];	/* brokers of one cluster, which are tried in turn */
+	unsigned int nr_amqp;
+	char *amqp_password_file;	/* instead of the password in these */
+	char *amqp_ca;		/* who may sign the certificate of a broker */
 	uint64_t poll_ms;	/* how often an owner looks for jobs without being told: 5000 */
 	uint64_t max_in_memory;	/* jobs: 2000000 */
 	uint64_t submit_group_us;	/* submits wait so long for others: 2000 */

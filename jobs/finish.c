@@ -136,7 +136,7 @@ static void judge(const struct service *s, const struct call *c, struct result *
 	} else if (c->status == 202) {
 		r->outcome = OUT_ACCEPTED;
 		r->delay_us = s->accept_ms * INT64_C(1000);
-	} else if (c->status >= 200 && c->status < 300) {
+	} else if (c->confirmed || (c->status >= 200 && c->status < 300)) {
 		r->outcome = OUT_DONE;
 	} else if (is_final(c->status) || (s->at_most_once && c->began_us) ||
 		   (uint32_t)c->attempt >= s->max_attempts) {
@@ -168,7 +168,7 @@ void finish_call(struct node *n, struct call *c)
 	snprintf(r.message, sizeof(r.message), "%s", r.outcome == OUT_DONE ? "" : c->message);
 	count(n, &r);
 	if (!c->withheld)
-		service_ended(n, c->service, !c->status || c->status >= 500);
+		service_ended(n, c->service, c->status ? c->status >= 500 : !c->confirmed);
 	else
 		service_unbegin(n, c->service);
 	add(n, &r);

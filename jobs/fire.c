@@ -271,7 +271,7 @@ uint64_t fire_lead_us(struct node *n, const struct job *job)
 	struct service *s = service_by_id(n, job->service);
 
 	/* Whether another one is over is looked at when it is due. */
-	return s && s->kind == KIND_HTTP && job->state == JOB_DELAY &&
+	return s && s->kind != KIND_QUEUE && job->state == JOB_DELAY &&
 	       !(job->flags & JOB_SKIPS) ? LEAD_US : 0;
 }
 
@@ -389,7 +389,7 @@ void fire_service(struct node *n, struct service *s)
 
 	if (s->paused)
 		to = &n->fire.park;
-	else if (s->kind == KIND_HTTP)
+	else if (s->kind != KIND_QUEUE)
 		to = &n->fire.mark;
 
 	while (!list_is_empty(&s->waiting)) {
@@ -491,7 +491,10 @@ static void begin_call(struct node *n, const struct db_answer *a, int i, struct 
 	c->deadline_ns = (c->begin_ns < last_ns ? c->begin_ns : last_ns) +
 			 timeout_ms * TWHEEL_MSEC;
 	n->metrics.called++;
-	call_start(n, c);
+	if (s->kind == KIND_AMQP)
+		amqp_start(n, c);
+	else
+		call_start(n, c);
 }
 
 static void handed(struct node *n, struct job *job, struct service *s)
@@ -693,7 +696,8 @@ static void give_up(struct node *n)
 	while (!list_is_empty(over)) {
 		job = TWHEEL_CONTAINER(over->next, struct job, link);
 		list_del(&job->link);
-		if (job->state == JOB_RUNNING && call_is_under_way(n, job->id))
+		if (job->state == JOB_RUNNING &&
+		    (call_is_under_way(n, job->id) || amqp_is_under_way(n, job->id)))
 			try_again(n, job, TWHEEL_SEC);
 		else
 			list_add_tail(&n->fire.given_up, &job->link);

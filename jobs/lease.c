@@ -126,7 +126,7 @@ static void beat_time(struct twheel *w, struct twheel_timer *t, uint64_t missed)
 
 bool lease_is_valid(const struct node *n)
 {
-	return boottime_ns() < n->lease.valid_ns;
+	return boottime_ns() < __atomic_load_n(&n->lease.valid_ns, __ATOMIC_RELAXED);
 }
 
 bool lease_owns(const struct node *n, int shard)
@@ -201,7 +201,7 @@ static void rejoin(struct node *n)
 	for (i = 0; i < NR_SHARDS; i++)
 		disown(n, i, HOLD_NONE);
 	l->joined = false;
-	l->valid_ns = 0;
+	__atomic_store_n(&l->valid_ns, 0, __ATOMIC_RELAXED);
 	l->nr_peers = 0;
 	l->nr_samples = 0;
 	horizon_forget(n);
@@ -557,7 +557,7 @@ static void see_beats(struct node *n, const struct db_answer *a)
 	const PGresult *r = a->result;
 	int i;
 
-	l->valid_ns = a->sent_ns + VALID_NS;
+	__atomic_store_n(&l->valid_ns, a->sent_ns + VALID_NS, __ATOMIC_RELAXED);
 	for (i = 0; i < PQntuples(r); i++) {
 		nr = db_int8(r, i, 2);
 		if (db_is_null(r, i, 0))

@@ -44,6 +44,10 @@ static const struct counter counters[] = {
 	{ "shards_lost_total", "Shards that another node had taken.", M(lost_shards) },
 	{ "shards_taken_total", "Shards taken.", M(taken_shards) },
 	{ "joins_total", "Times the node joined its cluster.", M(joins) },
+	{ "amqp_connects_total", "Connections to a broker.", M(amqp_connects) },
+	{ "amqp_confirmed_total", "Messages that a broker confirmed.", M(amqp_confirmed) },
+	{ "amqp_refused_total", "Messages that a broker refused.", M(amqp_refused) },
+	{ "amqp_unroutable_total", "Messages for which no queue is bound.", M(amqp_unroutable) },
 };
 
 static void gauge(struct buf *out, const char *name, const char *help, double value)
@@ -109,6 +113,20 @@ static void add_services(struct node *n, struct buf *out)
 	}
 }
 
+/* Of a node that has a broker. */
+static void add_amqp(struct node *n, struct buf *out)
+{
+	const struct amqp_view v = amqp_look(n);
+
+	if (!v.used)
+		return;
+	gauge(out, "amqp_connected", "Whether there is a connection to a broker.",
+	      v.state != AMQP_DOWN);
+	gauge(out, "amqp_blocked", "Whether the broker takes nothing, as it lacks memory or disk.",
+	      v.state == AMQP_BLOCKED);
+	gauge(out, "amqp_queued", "Messages that wait to be sent.", v.nr_queued);
+}
+
 void metrics_write(struct node *n, struct buf *out)
 {
 	const struct metrics *m = &n->metrics;
@@ -131,6 +149,7 @@ void metrics_write(struct node *n, struct buf *out)
 	if (clock_is_known(n))
 		gauge(out, "clock_error_seconds", "How wrong the database's clock may be known.",
 		      (double)clock_error_us(n) / 1e6);
+	add_amqp(n, out);
 	add_services(n, out);
 }
 

@@ -37,6 +37,7 @@ int node_start(struct node *n, const struct config *c)
 	plan_open(n);
 	fire_open(n);
 	calls_open(n);
+	amqp_open(n);
 	finish_open(n);
 	submit_open(n);
 	api_open(n);
@@ -55,6 +56,7 @@ static void drain_time(struct twheel *w, struct twheel_timer *t, uint64_t missed
 
 	(void)w;
 	(void)missed;
+	amqp_drain(n);
 	if (!is_drained(n) && boottime_ns() < n->drain_until_ns) {
 		loop_arm(&n->loop, t, DRAIN_LOOK_NS, drain_time);
 		return;
@@ -82,6 +84,7 @@ void node_stop(struct node *n)
 	api_close(n);
 	submit_close(n);
 	calls_close(n);
+	amqp_close(n);
 	fire_close(n);
 	finish_close(n);
 	lease_close(n);

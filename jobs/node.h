@@ -6,14 +6,14 @@
  *   plan.c     makes the jobs of schedules, some time before they are due
  *   horizon.c  which jobs are in memory, each with a timer; snapshot.c: what may be new
  *   fire.c     what is due: handed over to queues, or marked as running and called
- *   call.c     calls by HTTP
+ *   call.c     calls by HTTP;  amqp.c  by RabbitMQ
  *   finish.c   what came of calls
  *   service.c  what is known of services, and their limits
  *   submit.c   jobs that come by HTTP, many in a transaction
  *   api.c      requests by HTTP;  metrics.c  what is counted
  *
  * "us" are microseconds since 2000 of the clock of the database, "ns" are CLOCK_BOOTTIME.
- * Everything runs in one thread. What is in memory is a copy that may be lost at any time:
+ * Everything runs in one thread, but for what amqp.c has of its own. What is in memory is a copy that may be lost at any time:
  * rows are what is owed.
  */
 #ifndef TWHEELD_NODE_H
@@ -113,7 +113,7 @@ struct clock_sample {
  * @taking:     a statement about who owns what is under way
  * @again:      another one is wanted soon after that
  * @sent_ns:    when the last one was sent
- * @valid_ns:   nothing is begun from then on
+ * @valid_ns:   nothing is begun from then on; amqp.c's thread asks too
  * @hold:       of each shard
  * @fence:      of those that it owns
  * @nr_owned:   how many have HOLD_OWNED
@@ -151,7 +151,7 @@ void lease_open(struct node *n);
 void lease_close(struct node *n);
 void lease_drain(struct node *n);	/* gives all shards away */
 
-/* Whether this node may begin anything: to be asked just before it does. */
+/* Whether this node may begin anything: to be asked just before it does, by any thread. */
 bool lease_is_valid(const struct node *n);
 bool lease_owns(const struct node *n, int shard);
 
@@ -191,19 +191,19 @@ uint64_t clock_to_ns(const struct node *n, int64_t us);
 
 /* ---------------------------------------------------------------- service.c */
 
-enum kind { KIND_HTTP, KIND_QUEUE };
+enum kind { KIND_HTTP, KIND_QUEUE, KIND_AMQP };
 
 /**
  * struct service - as the table has it; once known it stays in memory
  * @next:      of struct services
  * @id:        by which jobs name it
  * @name:      by which requests do
- * @kind:      of calls or of a queue
+ * @kind:      of calls, of a queue, or of messages, which count as calls
  * @gone:      deleted, or of a kind that this version does not know: its jobs wait
  * @paused:    nothing is begun
  * @at_most_once: a call that may have been read is not repeated
  * @notify:    consumers of its queue are to be told
- * @target:    URL
+ * @target:    URL; of AMQP EXCHANGE/ROUTING-KEY
  * @headers:   "Name: value", NULL behind the last
  * @timeout_ms: of a call
  * @accept_ms: how long a consumer that answered 202 has to report
@@ -456,8 +456,8 @@ uint64_t fire_lead_us(struct node *n, const struct job *job);
 /**
  * struct call - an attempt of a job, marked in its row
  * @node:        that makes it
- * @link:        call.c's
- * @timer:       call.c's
+ * @link:        of who makes it: call.c or amqp.c
+ * @timer:       the same
  * @service:     of which it counts as running
  * @id:          the job
  * @attempt:     which, from 1 on
@@ -473,10 +473,11 @@ uint64_t fire_lead_us(struct node *n, const struct job *job);
  * @began_ns:    out: the same
  * @withheld:    out: it was not sent as this node may not begin anything: as if not marked.
  *               Else that it could not be sent is a failure as others are, see @message
+ * @confirmed:   out: the broker has it
  * @status:      out: of HTTP, or 0 if there was no answer
  * @retry_after_ms: out: 0 if not said
  * @message:     out: what went wrong, or what was answered, cut
- * @easy:        call.c's
+ * @easy:        of who makes it
  */
 struct call {
 	struct node *node;
@@ -497,6 +498,7 @@ struct call {
 	int64_t began_us;
 	uint64_t began_ns;
 	bool withheld;
+	bool confirmed;
 	int32_t status;
 	uint64_t retry_after_ms;
 	char message[256];
@@ -505,7 +507,7 @@ struct call {
 
 /**
  * struct calls - those that are under way
- * @nr:   how many
+ * @nr:   how many, those of amqp.c too
  * @curl: call.c's
  */
 struct calls {
@@ -525,6 +527,31 @@ void call_start(struct node *n, struct call *call);
 
 /* Whether this node calls for that job. It goes through all calls: for what is rare. */
 bool call_is_under_way(const struct node *n, int64_t id);
+
+/* As RFC 3339 has it; empty for what that cannot say. */
+void us_to_text(int64_t us, char *text, size_t size);
+
+/* ------------------------------------------------------------------- amqp.c */
+
+enum amqp_state { AMQP_DOWN, AMQP_UP, AMQP_BLOCKED };
+
+/** struct amqp_view - the broker as it is now, if there is one, and messages that wait for it */
+struct amqp_view {
+	bool used;
+	enum amqp_state state;
+	unsigned int nr_queued;
+};
+
+void amqp_open(struct node *n);
+void amqp_close(struct node *n);	/* as calls_close() */
+
+/* As call_start(): it is done when the broker has confirmed it. */
+void amqp_start(struct node *n, struct call *call);
+bool amqp_is_under_way(const struct node *n, int64_t id);
+
+/* What waits for a broker that takes nothing is left to other nodes. */
+void amqp_drain(struct node *n);
+struct amqp_view amqp_look(struct node *n);
 
 /* ----------------------------------------------------------------- finish.c */
 
@@ -615,6 +642,7 @@ void submit_reset(struct node *n);
 struct metrics {
 	uint64_t fired, handed, called, done, again, failed, accepted, overdue;
 	uint64_t submitted, repeated, cancelled, moved;
+	uint64_t amqp_connects, amqp_confirmed, amqp_refused, amqp_unroutable;
 	uint64_t looks, looked, batches, lost_shards, taken_shards, joins;
 	uint64_t planned, misfired, skipped, wrong_schedules;
 	uint64_t late_us[40];
@@ -631,6 +659,7 @@ struct metrics {
  * @plan:     plan.c's
  * @fire:     fire.c's
  * @calls:    call.c's
+ * @amqp:     amqp.c's
  * @finish:   finish.c's
  * @submit:   submit.c's
  * @api:      api.c's; NULL if there is no HTTP
@@ -648,6 +677,7 @@ struct node {
 	struct plan plan;
 	struct fire fire;
 	struct calls calls;
+	struct amqp *amqp;
 	struct finish finish;
 	struct submit *submit;
 	struct api *api;

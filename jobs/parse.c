@@ -866,8 +866,8 @@ static bool is_one_of(const char *text, const char *one, const char *other)
 
 static bool check_service(const struct service_spec *spec, struct bad *bad)
 {
-	if (!is_one_of(spec->kind, "http", "queue"))
-		return bad_set(bad, 400, "out_of_range", "kind", "must be http or queue");
+	if (!is_one_of(spec->kind, "http", "queue") && strcmp(spec->kind, "amqp"))
+		return bad_set(bad, 400, "out_of_range", "kind", "must be http, queue or amqp");
 	if (!is_one_of(spec->delivery, "at_least_once", "at_most_once"))
 		return bad_set(bad, 400, "out_of_range", "delivery",
 			       "must be at_least_once or at_most_once");

@@ -97,7 +97,7 @@ enum service_field {
 /**
  * struct service_spec - what a request says of a service
  * @given:    bits of enum service_field: the others are not said
- * @kind:     "http" or "queue"
+ * @kind:     "http", "queue" or "amqp"
  * @target:   URL
  * @headers:  as JSON
  * @delivery: "at_least_once" or "at_most_once"

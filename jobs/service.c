@@ -228,6 +228,20 @@ static struct service *make(struct node *n, int32_t id)
 	return s;
 }
 
+/* Whether it is a kind that this version knows. */
+static bool read_kind(const char *text, enum kind *kind)
+{
+	static const char *const kinds[] = {
+		[KIND_HTTP] = "http", [KIND_QUEUE] = "queue", [KIND_AMQP] = "amqp",
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(kinds) && strcmp(kinds[i], text); i++)
+		;
+	*kind = i < ARRAY_SIZE(kinds) ? (enum kind)i : KIND_HTTP;
+	return i < ARRAY_SIZE(kinds);
+}
+
 static void set(char **to, const char *text)
 {
 	if (*to && !strcmp(*to, text))
@@ -240,12 +254,10 @@ static void set(char **to, const char *text)
 static bool read_service(struct node *n, const PGresult *r, int i)
 {
 	struct service *s = service_by_id(n, db_int(r, i, 0)) ?: make(n, db_int(r, i, 0));
-	const char *kind = db_text(r, i, 2);
 	bool goes_on;
 
 	set(&s->name, db_text(r, i, 1));
-	s->kind = strcmp(kind, "queue") ? KIND_HTTP : KIND_QUEUE;
-	s->gone = strcmp(kind, "queue") && strcmp(kind, "http");
+	s->gone = !read_kind(db_text(r, i, 2), &s->kind);
 	set(&s->target, db_text(r, i, 3));
 	free_headers(s->headers);
 	s->headers = read_headers(db_text(r, i, 4));

@@ -378,7 +378,7 @@ int cmd_service_set(const struct options *opt, int nr, char **args)
 	db = must_open_db(opt->conninfo);
 	if (!changes(db, update.data, &c)) {
 		if (!c.has_kind)
-			die(STATUS_USAGE, "there is no service '%s' yet: kind=http or kind=queue?",
+			die(STATUS_USAGE, "there is no service '%s' yet: kind=http, queue or amqp?",
 			    args[0]);
 		/* Nothing is inserted if somebody made it meanwhile. */
 		if (!changes(db, insert.data, &c))

@@ -67,8 +67,8 @@ static const struct {
 	  "Show a job, each attempt at it, and how it ended.", SHOW, 1, 1 },
 	{ "service set", " NAME KEY=VALUE...",
 	  "Make a service, or change what is named of it:\n"
-	  "    kind=http|queue          a new service needs that\n"
-	  "    target=URL               where jobs are posted to\n"
+	  "    kind=http|queue|amqp     a new service needs that\n"
+	  "    target=URL               where jobs are posted to; of amqp EXCHANGE/ROUTING-KEY\n"
 	  "    headers={\"Name\":\"v\"}     of requests, besides\n"
 	  "    timeout=30s              for an answer\n"
 	  "    accept=1h                for a result after the answer 202\n"

@@ -79,8 +79,8 @@ create sequence twheel.service_version;
 create table twheel.service (
 	id		integer generated always as identity primary key,
 	service		text not null unique,
-	kind		text not null,			-- http, queue
-	target		text not null default '',	-- where calls go
+	kind		text not null,			-- http, queue, amqp
+	target		text not null default '',	-- where calls or messages go
 	headers		jsonb not null default '{}',	-- of calls, which may be secrets
 	timeout_ms	integer not null default 30000,
 	accept_ms	integer not null default 3600000,
@@ -117,6 +117,12 @@ create function twheel.target_is_good(target text) returns boolean language sql 
 		and target !~ '["<>\\^`{|}]'
 $$;
 
+-- EXCHANGE/ROUTING-KEY. Without an exchange it is a queue's name, which then there has to be.
+create function twheel.amqp_target_is_good(target text) returns boolean language sql immutable as $$
+	select target collate "C" ~ '^[A-Za-z0-9_.:-]{0,127}/[^\x01-\x1f\x7f]*$' and target <> '/'
+		and octet_length(split_part(target, '/', 1)) + 256 >= octet_length(target)
+$$;
+
 -- What a service may be, whoever writes it. The message begins with what is wrong, which is told
 -- as the column as well.
 create function twheel.check_service() returns trigger language plpgsql as $$
@@ -125,13 +131,16 @@ declare
 begin
 	if (new.service ~ '^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$') is not true then
 		wrong := array['service', '1 to 100 letters, digits, and ._- behind the first'];
-	elsif (new.kind in ('http', 'queue')) is not true then
-		wrong := array['kind', 'http or queue'];
+	elsif (new.kind in ('http', 'queue', 'amqp')) is not true then
+		wrong := array['kind', 'http, queue or amqp'];
 	elsif new.kind = 'queue' and new.target <> '' then
 		raise invalid_parameter_value
 			using message = 'target must not be set for a queue', column = 'target';
 	elsif new.kind = 'http' and not twheel.target_is_good(new.target) then
 		wrong := array['target', 'an URL of http or https without user or fragment'];
+	elsif new.kind = 'amqp' and not twheel.amqp_target_is_good(new.target) then
+		wrong := array['target', 'EXCHANGE/ROUTING-KEY, of letters, digits and _.:- up to 127, '
+			'and of up to 255 bytes'];
 	elsif not twheel.headers_are_good(new.headers) then
 		wrong := array['headers', 'a JSON object of strings, 32 at most, of up to 4000 bytes '
 			'without control characters, and have none that twheeld sends itself'];

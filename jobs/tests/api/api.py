@@ -252,6 +252,12 @@ def test_services(node):
     refused(node, "a service that is not there cannot be patched", "PATCH", "/v1/services/full",
             {"paused": True}, 404, "unknown_service")
 
+    amqp = {"kind": "amqp", "target": "shop.orders/late.#"}
+    status, value, _ = node.ask("PUT", "/v1/services/broker", amqp)
+    ok(status == 201 and {k: value[k] for k in amqp} == amqp,
+       "a service may be a routing key of an exchange", value)
+    node.ask("DELETE", "/v1/services/broker")
+
     http_ = {"kind": "http", "target": "http://h/"}
     queue = {"kind": "queue"}
     bounds = {"timeout_ms": 3600000, "accept_ms": 2000000000, "max_attempts": 32000,
@@ -264,7 +270,9 @@ def test_services(node):
             refused(node, "%s of a service may not be %r" % (field, value), "PUT",
                     "/v1/services/new", {**queue, field: value}, 400, "wrong_type", field)
     wrong = [
-        ({}, "missing_field", "kind"), ({"kind": "amqp"}, "out_of_range", "kind"),
+        ({}, "missing_field", "kind"), ({"kind": "brew"}, "out_of_range", "kind"),
+        ({"kind": "amqp"}, "missing_field", "target"),
+        ({"kind": "amqp", "target": "queue"}, "invalid_target", "target"),
         ({"kind": 1}, "wrong_type", "kind"), ({"kind": "http"}, "missing_field", "target"),
         ({**queue, "target": "http://h/"}, "conflicting_fields", "target"),
         ({**http_, "target": "http://h/" + "x" * 2000}, "out_of_range", "target"),

@@ -135,7 +135,7 @@ GOOD = {"service": "'new'", "kind": "'http'", "target": "'http://h:8/a?b=c'",
         "headers": """'{"X-A": "b \\u00e9", "!#$%&''*+-.^_`|~9": ""}'"""}
 BAD = {
     "service": ["''", "'-x'", "repeat('x', 101)", "'a b'", "E'a\\n'", "null"],
-    "kind": ["'amqp'", "null"],
+    "kind": ["'brew'", "null"],
     "target": ["''"] + ["'%s'" % t for t in (
         "ftp://h/", "http://", "http:///x", "h", "http://h/ x", "http://h/\r\nX: y", "http://u:p@h/",
         "http://h/#f", "http://h/\u00e9", "http://h/\x7f", "HTTP://h/", "http://h/\"", "http://h?@#",
@@ -169,6 +169,19 @@ def _(s):
                 got = error.state, error.message.split()[0], "\n" in error.message
             equal((column, value, got), (column, value, ("22023", column, False)))
     equal(services(s), ["h"])
+
+
+@test("a message goes to an exchange by a routing key, or to a queue, and nowhere else")
+def _(s):
+    insert = "insert into twheel.service (service, kind, target) values ('new', 'amqp', %s)"
+    for target in ("'/queue'", "'a-b_c.d:e/k.#.\u00e9 x'", "'ex/'", "'a/b/c'",
+                   "repeat('e', 127) || '/' || repeat('k', 255)"):
+        equal((target, s.node.state(insert % target)), (target, None))
+        s.node.rows("delete from twheel.service where service = 'new'")
+    for target in ("''", "'/'", "'queue'", "'a b/k'", "'http://h/'", "E'e/k\\n'", "'\u00e9/k'",
+                   "repeat('e', 128) || '/k'", "'e/' || repeat('k', 256)",
+                   "'/' || repeat('\u00e9', 128)"):
+        equal((target, s.node.state(insert % target)), (target, "22023"))
 
 
 @test("a service is not changed to one that cannot be")

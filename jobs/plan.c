@@ -8,18 +8,19 @@
  * there is a job, or there was, or none is to be, for each instant up to that; and none for any
  * that is later. Why each instant gives exactly one job:
  *
- *   - One statement makes jobs and writes "last" behind them, if the row is what they were computed
- *     from: the same "last", and the same version of what says when ("timing"). Of two statements
- *     that know the same row the second one finds another. That is so whoever sends them; that it
- *     joins the shards that this node holds, as all batches do (fire.c), is to have one planner,
- *     not to have one job. What else there is to say, the payload and so on, it takes from the row
- *     that it has locked: edits of that do not make it fail, however many there are.
- *   - An edit, a pause and a deletion, by whatever statement of whomever, have the row locked first,
- *     and then take back what is planned and has not begun (unplan() of 0001.sql): nothing is
- *     planned in between. They set "last" back to before the first instant that was taken back, from
- *     which on all were; what has begun they leave, and "last" stays behind it. That "last" is one
- *     that was there before does no harm to who still knows that row: what it computed is right
- *     again. With other times "last" is now, or behind what has begun, and the version another one.
+ *   - One statement makes jobs and writes "last" behind them, if the row is what they were
+ *     computed from: the same "last", and the same version of what says when ("timing"). Of two
+ *     statements that know the same row the second one finds another. That is so whoever sends
+ *     them; that it joins the shards that this node holds, as all batches do (fire.c), is to have
+ *     one planner, not to have one job. What else there is to say, the payload and so on, it takes
+ *     from the row that it has locked: edits of that do not make it fail, however many there are.
+ *   - An edit, a pause and a deletion, by whatever statement of whomever, have the row locked
+ *     first, and then take back what is planned and has not begun (unplan() of 0001.sql): nothing
+ *     is planned in between. They set "last" back to before the first instant that was taken back,
+ *     from which on all were; what has begun they leave, and "last" stays behind it. That "last" is
+ *     one that was there before does no harm to who still knows that row: what it computed is
+ *     right again. With other times "last" is now, or behind what has begun, and the version is
+ *     another one; but as long as an instant up to now is not planned yet, "last" stays.
  *   - A transaction in a snapshot of before fails at the lock of the row if anything was planned
  *     since, and at those of jobs if one of them was begun.
  *
@@ -129,9 +130,9 @@ static const struct db_stmt plan = {
 	       "twheel.schedule_flags(l.overlap, l.broadcast, case when a.at < c.clock "
 	       "then 'ignore' else l.misfire end), l.payload "
 	       "from unnest($11, $12) a(id, at) join l using (id), c order by a.at returning *), "
-	       "m as materialized (select j.id from l join twheel.job j on j.schedule = l.id "
-	       "where l.misfired is not null and j.at <= l.misfired and j.state = 0 "
-	       "and j.attempt = 0 and j.flags & 4 <> 0 for update of j skip locked), "
+	       "m as materialized (select j.id from l join twheel.job j on "
+	       DB_IS("j.schedule", "l.id") "where l.misfired is not null "
+	       "and j.at <= l.misfired and j.state = 0 and j.attempt = 0 and j.flags & 4 <> 0 for update of j skip locked), "
 	       "d as (delete from twheel.job j using m where " DB_IS("j.id", "m.id")
 	       "returning j.*), "
 	       "b as (insert into twheel.backlog "
@@ -335,7 +336,8 @@ static void add_row(struct batch *b, const PGresult *r, int i)
 		at_us = schedule_last(&s, last_us, missed_us);
 		if (at_us != SCHEDULE_NEVER) {
 			b->node->metrics.misfired++;
-			misfired_us = last_us = at_us;
+			misfired_us = at_us;
+			last_us = at_us;
 			if (!strcmp(misfire, "fire_now"))
 				add_instant(b, r, i, at_us);
 		}
@@ -685,7 +687,12 @@ void plan_open(struct node *n)
 		.conninfo = n->config->database,
 		.node = n->lease.text,
 		.identity = &n->lease.identity,
-		.options = "-c lock_timeout=50ms -c enable_seqscan=off",
+		/*
+		 * It waits for no application, and is early enough to wait for files to grow. What
+		 * is not joined by an index (DB_IS) is to be hashed: how many there are of what is
+		 * sent nobody tells the planner.
+		 */
+		.options = "-c lock_timeout=1s -c enable_seqscan=off -c enable_nestloop=off",
 		.arg = n,
 	};
 	db_open(&p->db);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/*
- * libtwheel - timers with callbacks, in any event loop
+/**
+ * DOC: libtwheel - timers with callbacks, in any event loop
  *
  * A wheel has timers, and one descriptor that becomes readable when there is something
  * to do for it. Put that into the event loop that is there already, and call
  * twheel_dispatch() when it is readable: that calls the functions of the timers that
- * are due. Or leave the loop to twheel_run().
+ * are due. Or leave the loop to twheel_run()::
  *
  *	static void idle(struct twheel *w, struct twheel_timer *t, uint64_t missed)
  *	{

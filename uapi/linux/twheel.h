@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0 WITH Linux-syscall-note) OR MIT */
-/*
- * <linux/twheel.h> - userspace ABI for the twheel timer character device
+/**
+ * DOC: <linux/twheel.h> - userspace ABI for the twheel timer character device
  *
  * One open of /dev/twheel is one timing wheel. Timers are armed and cancelled
  * with the ioctls below; poll(2) tells when records of expiry are ready and

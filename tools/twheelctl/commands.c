@@ -94,8 +94,28 @@ int show_info(const struct options *opt)
 
 /* ---- what arm and run share ---- */
 
+static void print_cron(const struct timer_spec *spec, bool json)
+{
+	const char *tz = spec->cron->tz ?: "UTC";
+
+	if (!json) {
+		printf("line %u: cron %s tz %s count %u label %s\n", spec->line,
+		       spec->cron->text, tz, spec->count, spec->label);
+		return;
+	}
+	printf("{\"type\":\"timer\",\"line\":%u,\"cron\":", spec->line);
+	print_json_string(spec->cron->text);
+	printf(",\"tz\":\"%s\",\"count\":%u,\"label\":", tz, spec->count);
+	print_json_string(spec->label);
+	puts("}");
+}
+
 static void print_plan(const struct timer_spec *spec, bool json)
 {
+	if (spec->cron) {
+		print_cron(spec, json);
+		return;
+	}
 	if (!json) {
 		printf("line %u: %s %llu every %llu count %u label %s\n",
 		       spec->line, spec->at ? "at" : "delay", spec->when_ns,
@@ -123,7 +143,12 @@ static void check_clock(struct timer_file *file, const struct options *opt)
 			complain(file, spec->line,
 				 "an @ time needs the realtime clock",
 				 spec->label);
-		if (manual && !opt->for_ns && spec->every_ns && !spec->count)
+		if (spec->cron && !manual && opt->clockid != CLOCK_REALTIME)
+			complain(file, spec->line,
+				 "cron needs the realtime clock, or the manual one",
+				 spec->label);
+		if (manual && !opt->for_ns && (spec->every_ns || spec->cron) &&
+		    !spec->count)
 			complain(file, spec->line,
 				 "would never end on the manual clock, give a count or --for",
 				 spec->label);
@@ -135,7 +160,7 @@ static int do_timers(struct options *opt, struct timer_file *file)
 	size_t i;
 
 	for (i = 0; i < file->nr && opt->clockid < 0; i++)
-		if (file->v[i].at)
+		if (file->v[i].at || file->v[i].cron)
 			opt->clockid = CLOCK_REALTIME;
 	if (opt->clockid < 0)
 		opt->clockid = CLOCK_MONOTONIC;
@@ -202,7 +227,7 @@ static void select_timers(struct timer_file *file, const struct options *opt)
 		if (is_wanted(&file->v[i], opt, wall))
 			file->v[nr++] = file->v[i];
 		else
-			free(file->v[i].label);
+			free_timer(&file->v[i]);
 	}
 	file->left_out = file->nr - nr;
 	file->nr = nr;
@@ -221,7 +246,7 @@ int run_file(struct options *opt, const char *path)
 		ret = do_timers(opt, &file);
 	}
 	for (i = 0; i < file.nr; i++)
-		free(file.v[i].label);
+		free_timer(&file.v[i]);
 	free(file.v);
 	return ret;
 }

@@ -15,6 +15,8 @@
  *   noarm   the third arm fails
  *   INT     the program gets SIGINT when it sleeps
  *   TERM    ... or SIGTERM
+ *   back    the clock is set back by 50 s when 100 s have passed
+ *   ahead   ... and ahead by an hour
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -30,7 +32,8 @@
 
 static struct twheel_op timers[TIMERS];
 static struct twheel_event events[EVENTS];
-static unsigned int armed, nr_timers, ready;
+static unsigned int armed, nr_timers, ready, last_id;
+static int tells_of_sets;
 static unsigned long long now = 1000000;
 static int wheel = -1, clockid = 1;
 
@@ -81,11 +84,29 @@ static void fire(struct twheel_op *op)
 		events[ready++] = ev;
 }
 
+/* What stands before the timers that are due then */
+static void set_clock(void)
+{
+	static int done;
+	long long jump = breaks("back") ? -50 : breaks("ahead") ? 3600 : 0;
+
+	if (done || !jump || now < 100000000000ULL)
+		return;
+	done = 1;
+	now += jump * 1000000000LL;
+	if (tells_of_sets)
+		events[ready++] = (struct twheel_event){
+			.flags = TWHEEL_EV_CLOCK_SET,
+			.fired_ns = now,
+		};
+}
+
 static void advance(unsigned long long to)
 {
 	unsigned int i;
 
 	now = to;
+	set_clock();
 	for (i = 0; i < nr_timers && !breaks("stuck"); i++)
 		if (timers[i].id && timers[i].expires_ns <= now)
 			fire(&timers[i]);
@@ -93,13 +114,36 @@ static void advance(unsigned long long to)
 
 static int arm(struct twheel_op *op)
 {
+	unsigned int i;
+
 	if (breaks("noarm") && armed == 2) {
 		errno = ENOMEM;
 		return -1;
 	}
-	op->id = ++armed;
-	timers[nr_timers++] = *op;
+	for (i = 0; i < nr_timers && timers[i].id; i++)
+		;
+	if (i == TIMERS)
+		return -1;
+	nr_timers += i == nr_timers;
+	armed++;
+	op->id = ++last_id;
+	timers[i] = *op;
+	timers[i].res = 0;
 	return 0;
+}
+
+static int modify(const struct twheel_op *op)
+{
+	unsigned int i;
+
+	for (i = 0; i < nr_timers; i++) {
+		if (timers[i].id != op->id)
+			continue;
+		timers[i].expires_ns = op->expires_ns;
+		return 0;
+	}
+	errno = ENOENT;
+	return -1;
 }
 
 int __wrap_open(const char *path, int flags, ...)
@@ -135,9 +179,12 @@ int __wrap_ioctl(int fd, unsigned long cmd, ...)
 		setup = arg;
 		setup->tick_ns = TICK;
 		clockid = setup->clockid;
+		tells_of_sets = setup->flags & TWHEEL_SETUP_CLOCK_SET;
 		return 0;
 	case TWHEEL_IOC_ARM:
 		return arm(arg);
+	case TWHEEL_IOC_MODIFY:
+		return modify(arg);
 	case TWHEEL_IOC_NEXT:
 		((struct twheel_next *)arg)->expires_ns = next_expiry();
 		return 0;

@@ -37,6 +37,7 @@ static const struct {
 	  "Arm one timer for each line of FILE on one descriptor, print each firing as it\n"
 	  "happens, and a summary at the end. A line is\n"
 	  "    DELAY [every INTERVAL] [count N] LABEL\n"
+	  "    cron \"EXPRESSION\" [tz ZONE] [count N] LABEL\n"
 	  "Empty lines and those that begin with # do not count. If a line is bad, it is\n"
 	  "named and nothing is armed.", RUN },
 };
@@ -53,7 +54,7 @@ static const struct {
 	{ "label", "TEXT", "its name in the output", 'L', ARM },
 	{ "clock", "NAME", "monotonic, boottime, realtime, tai, or manual, which is\n"
 	  HELP_INDENT "virtual time and does not wait. Default: realtime if\n"
-	  HELP_INDENT "there is an @ time, else monotonic", 'c', ARM | RUN },
+	  HELP_INDENT "there is an @ time or cron, else monotonic", 'c', ARM | RUN },
 	{ "tick", "D", "granularity, rounded down to a power of two of ns", 't',
 	  ARM | RUN },
 	{ "capacity", "N", "room for so many timers, by default for all", 'C',

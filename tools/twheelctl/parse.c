@@ -11,6 +11,7 @@
 #define COMPLAINTS_MAX	20
 /* What some editors put before UTF-8 */
 #define BYTE_ORDER_MARK	"\xef\xbb\xbf"
+#define CRON_MAX	500
 
 static const char too_far[] = "beyond the 292 years that a timer can wait";
 static const char too_fine[] = "finer than a nanosecond";
@@ -258,11 +259,21 @@ __u64 last_expiry(const struct timer_spec *spec, __u64 first)
 {
 	__u64 more = spec->count - 1;
 
+	if (spec->cron)
+		return TIME_MAX_NS;
 	if (!spec->every_ns)
 		return first;
 	if (!spec->count || more > (TIME_MAX_NS - first) / spec->every_ns)
 		return TIME_MAX_NS;
 	return first + more * spec->every_ns;
+}
+
+__u64 next_of_cron(const struct cron_spec *cron, __u64 after_ns)
+{
+	__s64 at = cron_next(&cron->cron, cron->zone,
+			     (__s64)(after_ns / NSEC_PER_SEC));
+
+	return at == CRON_NEVER ? TIME_MAX_NS : at * NSEC_PER_SEC;
 }
 
 void complain(struct timer_file *file, unsigned int line, const char *what,
@@ -314,9 +325,80 @@ static bool eat_word(struct cursor *c, const char *word)
 	return true;
 }
 
-static const char *parse_line(struct cursor *c, struct timer_spec *spec)
+static void *xrealloc(void *p, size_t size)
 {
-	const char *err, *line = c->p;
+	void *new = realloc(p, size);
+
+	if (!new) {
+		perror("twheelctl");
+		exit(3);
+	}
+	return new;
+}
+
+static char *copy_text(const char *text, size_t len)
+{
+	char *copy = xrealloc(NULL, len + 1);
+
+	copy[len] = '\0';
+	return memcpy(copy, text, len);
+}
+
+/* In quotes, as it has blanks; but "@daily" and the like need none */
+static const char *parse_expression(struct cursor *c, struct cron_spec *cron)
+{
+	static char wrong[128];
+	struct cron_error e;
+	const char *begin;
+	size_t len;
+
+	c->p += strspn(c->p, " \t");
+	begin = c->p + (*c->p == '"');
+	len = strcspn(begin, begin > c->p ? "\"" : " \t");
+	snprintf(c->text, sizeof(c->text), "%.*s", (int)len, begin);
+	if (*begin != '@' && begin == c->p)
+		return "an expression is in quotes, or is @daily and so on";
+	if (begin > c->p && begin[len] != '"')
+		return "the quote has no end";
+	if (len > CRON_MAX)
+		return "the expression is longer than 500 characters";
+	cron->text = copy_text(begin, len);
+	c->p = begin + len + (begin > c->p);
+	if (*c->p && !strchr(" \t", *c->p))
+		return "there is no blank behind the expression";
+	if (cron_parse(&cron->cron, cron->text, &e))
+		return NULL;
+	snprintf(wrong, sizeof(wrong), "column %u: %s", e.column, e.reason);
+	return wrong;
+}
+
+static const char *parse_cron(struct cursor *c, struct timer_spec *spec)
+{
+	struct cron_spec *cron = xrealloc(NULL, sizeof(*cron));
+	const char *err;
+
+	memset(cron, 0, sizeof(*cron));
+	spec->cron = cron;
+	err = parse_expression(c, cron);
+	if (err)
+		return err;
+	if (next_of_cron(cron, 0) == TIME_MAX_NS)
+		return "there is no such time";
+	if (eat_word(c, "tz")) {
+		next_word(c);
+		cron->tz = copy_text(c->text, strlen(c->text));
+		if (strcmp(cron->tz, "UTC") && zone_open(&cron->zone, cron->tz))
+			return "there is no such time zone";
+	}
+	if (!eat_word(c, "count"))
+		return NULL;
+	next_word(c);
+	return parse_u32(c->text, &spec->count);
+}
+
+static const char *parse_delay(struct cursor *c, struct timer_spec *spec)
+{
+	const char *err;
 
 	next_word(c);
 	err = parse_when(c->text, spec);
@@ -332,23 +414,30 @@ static const char *parse_line(struct cursor *c, struct timer_spec *spec)
 		if (!err && !spec->every_ns)
 			err = "count without every";
 	}
+	return err;
+}
+
+static const char *parse_line(struct cursor *c, struct timer_spec *spec)
+{
+	const char *line = c->p, *err;
+
+	err = eat_word(c, "cron") ? parse_cron(c, spec) : parse_delay(c, spec);
 	if (err)
 		return err;
-
 	c->p += strspn(c->p, " \t");
 	snprintf(c->text, sizeof(c->text), "%s", *c->p ? c->p : line);
 	return check_label(c->p);
 }
 
-static void *xrealloc(void *p, size_t size)
+void free_timer(struct timer_spec *spec)
 {
-	void *new = realloc(p, size);
-
-	if (!new) {
-		perror("twheelctl");
-		exit(3);
+	if (spec->cron) {
+		zone_close(spec->cron->zone);
+		free(spec->cron->text);
+		free(spec->cron->tz);
 	}
-	return new;
+	free(spec->cron);
+	free(spec->label);
 }
 
 static void add_line(struct timer_file *file, const char *line,
@@ -357,17 +446,16 @@ static void add_line(struct timer_file *file, const char *line,
 	struct cursor c = { .p = line };
 	struct timer_spec spec = { .line = nr };
 	const char *err = parse_line(&c, &spec);
-	size_t size;
 
 	if (err) {
 		complain(file, nr, err, c.text);
+		free_timer(&spec);
 		return;
 	}
 	if (!(file->nr & (file->nr - 1)))
 		file->v = xrealloc(file->v, (file->nr ? file->nr * 2 : 1) *
 				   sizeof(*file->v));
-	size = strlen(c.p) + 1;
-	spec.label = memcpy(xrealloc(NULL, size), c.p, size);
+	spec.label = copy_text(c.p, strlen(c.p));
 	file->v[file->nr++] = spec;
 }
 

@@ -94,7 +94,7 @@ static __u64 add_ns(__u64 a, __u64 b)
 
 static __u64 expected(const struct timer_spec *spec)
 {
-	if (!spec->every_ns)
+	if (!spec->every_ns && !spec->cron)
 		return 1;
 	return spec->count ? spec->count : ~0ULL;
 }
@@ -149,8 +149,6 @@ static int arm_timer(struct run *r, size_t i)
 		.slack_ns = r->opt->slack_ns,
 	};
 
-	state->first_ns = spec->at ? spec->when_ns :
-				     add_ns(r->base_ns, spec->when_ns);
 	op.expires_ns = state->first_ns;
 	if (ioctl(r->fd, TWHEEL_IOC_ARM, &op)) {
 		fprintf(stderr, "twheelctl: cannot arm timer %zu of %zu, '%s': %s\n",
@@ -158,9 +156,34 @@ static int arm_timer(struct run *r, size_t i)
 		return -1;
 	}
 	state->id = op.id;
+	return 0;
+}
+
+static int arm_first(struct run *r, size_t i)
+{
+	const struct timer_spec *spec = &r->file->v[i];
+	struct timer_state *state = &r->state[i];
+
+	state->first_ns = spec->cron ? next_of_cron(spec->cron, r->base_ns) :
+			  spec->at ? spec->when_ns :
+				     add_ns(r->base_ns, spec->when_ns);
+	state->done = spec->cron && state->first_ns == TIME_MAX_NS;
+	if (state->done)
+		return 0;
+	if (arm_timer(r, i))
+		return -1;
 	r->open++;
 	r->report.armed++;
 	return 0;
+}
+
+static bool has_cron(const struct timer_file *file)
+{
+	size_t i;
+
+	for (i = 0; i < file->nr && !file->v[i].cron; i++)
+		;
+	return i < file->nr;
 }
 
 static int setup_wheel(struct run *r)
@@ -173,6 +196,8 @@ static int setup_wheel(struct run *r)
 	};
 	struct twheel_info info;
 
+	if (opt->clockid == CLOCK_REALTIME && has_cron(r->file))
+		setup.flags = TWHEEL_SETUP_CLOCK_SET;
 	if (device_setup(r->fd, &setup) || device_info(r->fd, &info))
 		return -1;
 	r->report.clock = clock_name(setup.clockid);
@@ -193,39 +218,95 @@ static int arm_all(struct run *r)
 	size_t i;
 
 	for (i = 0; i < r->file->nr; i++)
-		if (arm_timer(r, i))
+		if (arm_first(r, i))
 			return -1;
+	return 0;
+}
+
+/* ---- times of a calendar ---- */
+
+/* What has passed when the clock was set ahead is not made up for */
+static int arm_again(struct run *r, const struct twheel_event *ev)
+{
+	const struct timer_spec *spec = &r->file->v[ev->user_data];
+	struct timer_state *state = &r->state[ev->user_data];
+
+	if (spec->count && state->fired >= spec->count)
+		return 0;
+	state->first_ns = next_of_cron(spec->cron, ev->fired_ns);
+	if (state->first_ns == TIME_MAX_NS)
+		return 0;
+	return arm_timer(r, ev->user_data) ? -1 : 1;
+}
+
+/*
+ * If the clock was set back times come again. Those that it has passed are
+ * about to be reported, or have been.
+ */
+static int clock_was_set(struct run *r, __u64 now_ns)
+{
+	size_t i;
+
+	for (i = 0; i < r->file->nr; i++) {
+		const struct timer_spec *spec = &r->file->v[i];
+		struct timer_state *state = &r->state[i];
+		struct twheel_op op = {
+			.id = state->id,
+			.slack_ns = r->opt->slack_ns,
+		};
+
+		if (!spec->cron || state->done || state->first_ns <= now_ns)
+			continue;
+		op.expires_ns = next_of_cron(spec->cron, now_ns);
+		op.user_data = i;
+		if (ioctl(r->fd, TWHEEL_IOC_MODIFY, &op) < 0) {
+			if (errno == ENOENT)
+				continue;
+			perror("twheelctl: TWHEEL_IOC_MODIFY");
+			return -1;
+		}
+		state->first_ns = op.expires_ns;
+	}
 	return 0;
 }
 
 /* ---- reaping ---- */
 
-static void take_event(struct run *r, const struct twheel_event *ev)
+static int take_event(struct run *r, const struct twheel_event *ev)
 {
 	struct timer_state *state = &r->state[ev->user_data];
 	const struct timer_spec *spec = &r->file->v[ev->user_data];
+	int again = 0;
 	__u64 due;
 
+	if (ev->flags & TWHEEL_EV_CLOCK_SET)
+		return clock_was_set(r, ev->fired_ns);
 	if (ev->user_data >= r->file->nr || ev->id != state->id ||
 	    state->done) {
 		r->report.doubled++;
-		return;
+		return 0;
 	}
 	due = expected(spec);
 	state->fired += 1ULL + ev->overrun;
 	if (state->fired > due)
 		r->report.doubled += state->fired - due;
-	if (!(ev->flags & TWHEEL_EV_MORE)) {
+	if (spec->cron)
+		again = arm_again(r, ev);
+	if (again < 0)
+		return -1;
+	if (!(ev->flags & TWHEEL_EV_MORE) && !again) {
 		state->done = true;
 		r->open--;
 		if (state->fired < due)
-			r->report.lost += spec->count ? due - state->fired : 1;
+			r->report.lost += spec->cron ? 0 : spec->count ?
+					  due - state->fired : 1;
 	}
 	count_event(&r->report, ev);
 	if (!r->opt->quiet)
 		print_event(spec, ev, r->base_ns, r->opt->json);
 	if (r->opt->exec)
 		exec_start(&r->exec, spec, ev);
+	return 0;
 }
 
 static bool can_take(const struct run *r)
@@ -260,7 +341,8 @@ static long drain(struct run *r)
 		}
 		clear_progress(r);
 		for (i = 0; i < nr; i++)
-			take_event(r, &r->events[i]);
+			if (take_event(r, &r->events[i]))
+				return -1;
 		total += nr;
 	} while (len == size);
 	return total;

@@ -93,16 +93,18 @@ class Cron:
 
 def runs(instants, takes, overlap):
     """[(begin, end)] of jobs, and (how often due while one ran, most at a time, most that wait)"""
-    done, late, most, waiting = [], 0, 0, 0
+    done, busy, late, most, waiting = [], [], 0, 0, 0
     for at in instants:
-        busy = [end for _, end in done if end > at]
+        busy = [job for job in busy if job[1] > at]
         late += bool(busy)
         if not busy or overlap == "allow":
-            done.append((at, at + takes))
-            most = max(most, len(busy) + 1)
+            busy.append((at, at + takes))
+            done.append(busy[-1])
+            most = max(most, len(busy))
         elif overlap == "queue":
-            done.append((max(busy), max(busy) + takes))
-            waiting = max(waiting, sum(begin > at for begin, _ in done))
+            busy.append((busy[-1][1], busy[-1][1] + takes))
+            done.append(busy[-1])
+            waiting = max(waiting, len(busy) - 1)
     return done, (late, max(most, bool(done)), waiting)
 
 

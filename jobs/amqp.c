@@ -48,6 +48,12 @@ void amqp_calm(int fd)
 
 static void end_call(struct node *n, struct call *call, uint64_t began_ns)
 {
+	char *c;
+
+	/* It is recorded, and a broker's text may have been cut within a character of UTF-8. */
+	for (c = call->message; *c; c++)
+		if (*c < ' ' || *c > '~')
+			*c = '?';
 	list_del(&call->link);
 	twheel_cancel(n->loop.wheel, &call->timer);
 	n->calls.nr--;

@@ -92,7 +92,7 @@ static bool is_ok(struct broker *b, int status)
 static void __attribute__((format(printf, 4, 5)))
 end(struct broker *b, struct message *m, enum amqp_result result, const char *format, ...)
 {
-	bool first = false;
+	bool is_wanted, first;
 	va_list args;
 
 	m->result = result;
@@ -100,13 +100,14 @@ end(struct broker *b, struct message *m, enum amqp_result result, const char *fo
 	vsnprintf(m->why, sizeof(m->why), format, args);
 	va_end(args);
 	pthread_mutex_lock(&b->a->lock);
-	m->over = m->call;
-	if (m->over) {
-		first = list_is_empty(&b->a->over);
+	is_wanted = m->call;
+	first = is_wanted && list_is_empty(&b->a->over);
+	m->over = is_wanted;
+	if (is_wanted)
 		list_add_tail(&b->a->over, &m->link);
-	}
 	pthread_mutex_unlock(&b->a->lock);
-	if (!m->over)
+	/* The loop may have freed it meanwhile. */
+	if (!is_wanted)
 		amqp_message_free(m);
 	else if (first)
 		amqp_wake(b->a->over_fd.fd);
@@ -420,7 +421,8 @@ static bool log_in(struct broker *b, const struct amqp_connection_info *to, cons
 	amqp_table_t about = { ARRAY_SIZE(client), client };
 	amqp_rpc_reply_t r;
 
-	r = amqp_login_with_properties(b->connection, to->vhost, NR_CHANNELS, FRAME_BYTES,
+	r = amqp_login_with_properties(b->connection, *to->vhost ? to->vhost : "/",
+				       NR_CHANNELS, FRAME_BYTES,
 				       HEARTBEAT_S, &about, AMQP_SASL_METHOD_PLAIN, to->user,
 				       password);
 	if (r.reply_type == AMQP_RESPONSE_NORMAL) {

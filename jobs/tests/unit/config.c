@@ -274,6 +274,13 @@ static void networks(void)
 	   is_wrong("allow = example.org/8\n", 1, "ADDRESS/BITS") &&
 	   is_wrong("allow = /8\n", 1, "ADDRESS/BITS") &&
 	   is_wrong("allow = 10.0.0.0/\n", 1, "ADDRESS/BITS"), "what is no network is told");
+	ok(is_right("amqp = amqp://host\namqp = amqps://u:p@[::1]:5671/%2f\namqp_ca = /a\n"),
+	   "brokers are URLs");
+	ok(is_wrong("amqp = http://h\n", 1, "amqp://") &&
+	   is_wrong("amqp = amqp://u:secret@h:x\n", 1, "amqp://") && !strstr(said, "secret"),
+	   "a wrong URL of a broker is told without its password");
+	ok(is_wrong("amqp_password_file = password\n", 1, "does not begin with"),
+	   "the file of a password has a full path");
 	ok(is_wrong("allow = 10.0.0.1/8\n", 1, "bits behind") && is_right("allow = 10.0.0.1/32\n"),
 	   "an address in the place of a network is told");
 	for (i = 0; i < 65; i++)

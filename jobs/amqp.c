@@ -195,7 +195,7 @@ static void begin_time(struct twheel *w, struct twheel_timer *t, uint64_t missed
 static void add_header(struct message *m, const char *name, amqp_field_value_t value)
 {
 	if (m->nr < MAX_HEADERS)
-		m->headers[m->nr++] = (amqp_table_entry_t){ .key = amqp_text(name), .value = value };
+		m->headers[m->nr++] = (amqp_table_entry_t){ amqp_text(name), value };
 }
 
 static void add_text(struct message *m, const char *name, const char *text)
@@ -210,7 +210,7 @@ static void add_number(struct message *m, const char *name, int64_t number)
 		.kind = AMQP_FIELD_KIND_I64, .value.i64 = number });
 }
 
-/* Texts that headers refer to are in one buffer, so they are added when it does not move any more. */
+/* Texts that headers refer to are in one buffer: they are added when it does not move any more. */
 static void add_headers(struct message *m, const struct call *call)
 {
 	char **header = call->service->headers, *text, *value;

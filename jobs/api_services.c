@@ -114,7 +114,7 @@ static const struct db_stmt put = {
 	  PG_INT4, PG_FLOAT8, PG_TEXT, PG_BOOL, PG_BOOL },
 };
 
-/* A queue has no target, and all else has to go somewhere: what is wrong together is not written. */
+/* A queue has no target, and all else has one: what is wrong together is not written. */
 static const struct db_stmt patch = {
 	"api_patch_service",
 	"update twheel.service as s set kind = coalesce($2, kind), target = coalesce($3, target), "

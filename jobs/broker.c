@@ -141,9 +141,11 @@ static int publish(struct broker *b, struct message *m, struct channel *c)
 		.headers = { .num_entries = m->nr, .entries = m->headers },
 	};
 
+	const amqp_bytes_t body = { .len = m->payload.len, .bytes = m->payload.data };
+
 	return amqp_basic_publish(b->connection, (amqp_channel_t)(c - b->channels),
-				  amqp_text(m->exchange), amqp_text(m->key), true, false, &properties,
-				  (amqp_bytes_t){ .len = m->payload.len, .bytes = m->payload.data });
+				  amqp_text(m->exchange), amqp_text(m->key), true, false,
+				  &properties, body);
 }
 
 /* The broker answers to what is sent here when it gets to it; from then on it counts messages. */
@@ -421,10 +423,10 @@ static bool log_in(struct broker *b, const struct amqp_connection_info *to, cons
 	amqp_table_t about = { ARRAY_SIZE(client), client };
 	amqp_rpc_reply_t r;
 
-	r = amqp_login_with_properties(b->connection, *to->vhost ? to->vhost : "/",
-				       NR_CHANNELS, FRAME_BYTES,
-				       HEARTBEAT_S, &about, AMQP_SASL_METHOD_PLAIN, to->user,
-				       password);
+	/* That of "amqp://host/" is empty, which none is. */
+	r = amqp_login_with_properties(b->connection, *to->vhost ? to->vhost : "/", NR_CHANNELS,
+				       FRAME_BYTES, HEARTBEAT_S, &about, AMQP_SASL_METHOD_PLAIN,
+				       to->user, password);
 	if (r.reply_type == AMQP_RESPONSE_NORMAL) {
 		b->nr_channels = (unsigned int)amqp_get_channel_max(b->connection);
 		return true;
@@ -526,7 +528,7 @@ static void rest(struct broker *b, short events, int ms)
 /* So that the broker does not wonder; what it has to say to that is not waited for. */
 static void say_goodbye(struct broker *b)
 {
-	amqp_connection_close_t m = { .reply_code = AMQP_REPLY_SUCCESS, .reply_text = amqp_text("end") };
+	amqp_connection_close_t m = { AMQP_REPLY_SUCCESS, amqp_text("end"), 0, 0 };
 
 	lose(b, "this node ends");
 	if (b->a->state == AMQP_UP && is_writable(b))
@@ -551,11 +553,12 @@ static void serve(struct broker *b)
 /* Whether there is something to do; after a failure, when some time has passed. */
 static bool wait_for_work(struct broker *b)
 {
+	const unsigned int shift = b->failures < MAX_PAUSE_SHIFT ? b->failures : MAX_PAUSE_SHIFT;
 	uint64_t now_ns = boottime_ns(), until_ns = now_ns, most_ns;
 	bool stop;
 
 	if (b->failures) {
-		most_ns = PAUSE_NS << (b->failures < MAX_PAUSE_SHIFT ? b->failures : MAX_PAUSE_SHIFT);
+		most_ns = PAUSE_NS << shift;
 		until_ns += most_ns / 2 + now_ns % (most_ns / 2);
 	}
 	while (!has_work(b, &stop) || now_ns < until_ns) {

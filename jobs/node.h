@@ -13,8 +13,8 @@
  *   api.c      requests by HTTP;  metrics.c  what is counted
  *
  * "us" are microseconds since 2000 of the clock of the database, "ns" are CLOCK_BOOTTIME.
- * Everything runs in one thread, but for what amqp.c has of its own. What is in memory is a copy that may be lost at any time:
- * rows are what is owed.
+ * Everything runs in one thread, but for what amqp.c has of its own. What is in memory
+ * is a copy that may be lost at any time: rows are what is owed.
  */
 #ifndef TWHEELD_NODE_H
 #define TWHEELD_NODE_H

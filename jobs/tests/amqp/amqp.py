@@ -196,6 +196,7 @@ def cancel(w):
 
 @test("a message that no queue takes is tried again, and says so")
 def unroutable(w):
+    w.rabbit.peer("unqueue", "nowhere")
     w.service("nowhere", "/nowhere")
     job = w.submit("nowhere")
     wrong = w.failed(job, "no queue is bound for it: 312 NO_ROUTE")
@@ -206,13 +207,15 @@ def unroutable(w):
 @test("a message that was returned does not take another one's confirm")
 def return_among(w):
     """On one channel, as they are of one service."""
+    w.rabbit.peer("unqueue", "among")
     w.service("among", "/among", concurrency=1000)
     w.c.submit(w.node, "among", 50, 500)
-    w.wait(lambda: w.returned("among") >= 5)
+    returned = w.wait(lambda: w.returned("among") >= 5)
     w.rabbit.peer("queue", "among")
     w.wait(lambda: w.is_empty("among"))
     consumer = w.rabbit.consume("among")
-    return "" if w.wait(lambda: len(consumer.jobs) == 50) else "%d came" % len(consumer.jobs)
+    w.wait(lambda: len(consumer.jobs) == 50)
+    return differs((returned, len(consumer.jobs)), (True, 50))
 
 
 @test("a message that a full queue refuses is tried again until it has room")

@@ -66,6 +66,9 @@ static void declare_queue(const char *name, const char *most)
 
 	entries[0].value.value.i32 = most ? atoi(most) : 0;
 	entries[1].value.value.bytes = text("reject-publish");
+	/* Of another run. */
+	amqp_queue_delete(connection, 1, text(name), false, false);
+	check("delete");
 	amqp_queue_declare(connection, 1, text(name), false, true, false, false, table);
 }
 

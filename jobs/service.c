@@ -38,6 +38,9 @@ static const struct db_stmt partitions = {
 	.types = { PG_INT4 },
 };
 
+/* What is for consumers that are gone. */
+static const struct db_stmt bury = { .name = "bury", .sql = "select twheel.bury()" };
+
 /* Some pages of it at a time, as no index is worth what it costs each key. */
 static const struct db_stmt forget = {
 	.name = "forget",
@@ -397,6 +400,7 @@ static void keep_house(struct twheel *w, struct twheel_timer *t, uint64_t missed
 		return;
 	db_add_int4(&p, n->config->keep_days);
 	db_query(&l->db, &partitions, &p, NULL, NULL);
+	db_query(&l->db, &bury, NULL, NULL, NULL);
 	unpark(n);
 	p = (struct db_params){};
 	db_add_int8(&p, l->forget_page);

@@ -132,7 +132,8 @@ static const struct db_stmt plan = {
 	       "from unnest($11, $12) a(id, at) join l using (id), c order by a.at returning *), "
 	       "m as materialized (select j.id from l join twheel.job j on "
 	       DB_IS("j.schedule", "l.id") "where l.misfired is not null "
-	       "and j.at <= l.misfired and j.state = 0 and j.attempt = 0 and j.flags & 4 <> 0 for update of j skip locked), "
+	       "and j.at <= l.misfired and j.state = 0 and j.attempt = 0 "
+	       "and j.flags & 4 <> 0 for update of j skip locked), "
 	       "d as (delete from twheel.job j using m where " DB_IS("j.id", "m.id")
 	       "returning j.*), "
 	       "b as (insert into twheel.backlog "

@@ -116,7 +116,7 @@ static bool is_passing(const char *sqlstate)
 	return false;
 }
 
-/* Of a service, see check_service() of the schema. */
+/* See check_service() and check_schedule() of the schema. */
 static void refuse_column(struct request *r, const struct db_answer *a)
 {
 	const char *code = "out_of_range";
@@ -125,7 +125,27 @@ static void refuse_column(struct request *r, const struct db_answer *a)
 		code = "invalid_header";
 	else if (!strcmp(a->column, "target"))
 		code = "invalid_target";
+	else if (!strcmp(a->column, "cron"))
+		code = "invalid_cron";
+	else if (!strcmp(a->column, "tz"))
+		code = "unknown_zone";
+	else if (!strcmp(a->column, "broadcast"))
+		code = "conflicting_fields";
 	request_error(r, 400, code, a->column, "%s", a->message);
+}
+
+static bool is_deletion(const struct request *r)
+{
+	return !strcmp(r->route->method, "DELETE");
+}
+
+/* Of a service, by who has submitted to it or made a schedule meanwhile. */
+static void refuse_deletion(struct request *r, const struct db_answer *a)
+{
+	bool has_jobs = !strcmp(a->sqlstate, "2BP01") && !a->column;
+
+	request_error(r, 409, has_jobs ? "has_jobs" : "has_schedules", NULL,
+		      "the service has %s yet", has_jobs ? "jobs" : "schedules");
 }
 
 static void failed(struct request *r, const struct db_answer *a)
@@ -137,12 +157,13 @@ static void failed(struct request *r, const struct db_answer *a)
 		request_error(r, 503, "unavailable", NULL, "the database is not there");
 	} else if (is_passing(a->sqlstate)) {
 		request_error(r, 503, "busy", NULL, "the database could not do it now");
-	} else if (!strcmp(a->sqlstate, "P0002")) {
+	} else if (!strcmp(a->sqlstate, "2BP01") ||
+		   (!strcmp(a->sqlstate, "23503") && is_deletion(r))) {
+		refuse_deletion(r, a);
+	} else if (!strcmp(a->sqlstate, "P0002") || !strcmp(a->sqlstate, "23503")) {
 		request_error(r, 422, "unknown_service", NULL, "the service is gone");
 	} else if (!strcmp(a->sqlstate, "22023") && a->column) {
 		refuse_column(r, a);
-	} else if (!strcmp(a->sqlstate, "2BP01")) {
-		request_error(r, 409, "has_jobs", NULL, "the service has jobs yet");
 	} else {
 		log_error("request path=%s sqlstate=%s message=%s", r->route->path, a->sqlstate,
 			  quoted(a->message));
@@ -166,6 +187,7 @@ static void request_free(struct request *r)
 	new_jobs_free(&r->jobs);
 	free(r->submission.out);
 	service_spec_free(&r->spec);
+	schedule_spec_free(&r->schedule);
 	report_free(&r->report);
 	free(r);
 }
@@ -355,7 +377,7 @@ static bool match_part(struct request *r, const char *pattern, size_t pattern_le
 {
 	if (pattern_len == 4 && !strncmp(pattern, "{id}", 4))
 		return parse_digits(part, len, INT64_MAX, &r->id);
-	if (pattern_len != 9 || strncmp(pattern, "{service}", 9))
+	if (*pattern != '{')
 		return len == pattern_len && !strncmp(part, pattern, len);
 	if (!len || len >= sizeof(r->name))
 		return false;
@@ -410,7 +432,8 @@ static unsigned int method_bit(const char *method)
 
 static bool find_route(struct request *r, const char *method, const char *path)
 {
-	const struct route *const all[] = { job_routes, service_routes, other_routes };
+	const struct route *const all[] = { job_routes, service_routes, schedule_routes,
+					     other_routes };
 	const char *wanted = strcmp(method, "HEAD") ? method : "GET";
 	unsigned int methods = 0;
 

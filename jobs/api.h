@@ -52,12 +52,14 @@ int64_t when_us(const struct node *n, const struct when *when);
  */
 bool row_known(struct node *n, const PGresult *r, int row);
 
-enum body { BODY_NONE, BODY_JSON, BODY_JOBS };
+#define UTC(time) "to_char(" time " at time zone 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
+
+enum body { BODY_NONE, BODY_JSON, BODY_LARGE, BODY_JOBS };	/* large: with a payload */
 
 /**
  * struct route - what can be asked
  * @method: of HTTP
- * @path:   with {id} or {service} for one part
+ * @path:   with {id}, or {service} or {schedule}, for one part
  * @role:   one of those has to be the token's; 0 for everybody
  * @body:   what it has to be
  * @params: of the query string, a blank behind each; NULL if @fn checks them
@@ -81,7 +83,7 @@ struct route {
  * @route:     what is asked; NULL if there is no such path
  * @roles:     what who asks may do
  * @id:        of the path
- * @name:      of the path, of a service
+ * @name:      of the path, of a service or a schedule
  * @raw:       the body is a payload
  * @args:      of the query string
  * @nr_args:   how many
@@ -105,6 +107,9 @@ struct route {
  * @submission: that they are submitted with
  * @when:      to be moved to
  * @spec:      of a service that is to be made or changed
+ * @schedule:  the same of a schedule
+ * @is_new:    it was made, and is shown
+ * @tries:     how often it was another one when it was to be changed
  * @report:    of a consumer
  * @limit:     of what is listed
  * @after:     the id that comes before what is listed
@@ -137,6 +142,9 @@ struct request {
 	struct submission submission;
 	struct when when;
 	struct service_spec spec;
+	struct schedule_spec schedule;
+	bool is_new;
+	unsigned int tries;
 	struct report report;
 	int64_t limit, after;
 };
@@ -167,7 +175,8 @@ void request_answer(struct request *r, const struct db_answer *answer);
 /* The body is not needed any more. */
 void request_free_body(struct request *r);
 
-extern const struct route job_routes[], service_routes[], other_routes[];
+extern const struct route job_routes[], service_routes[], schedule_routes[],
+	other_routes[];
 
 /* metrics.c */
 void metrics_write(struct node *n, struct buf *out);

@@ -13,8 +13,6 @@
 #define MAX_LIMIT	1000
 #define SCAN		20000		/* rows that a page looks through */
 
-#define UTC(time) "to_char(" time " at time zone 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
-
 /* ------------------------------------------------------------------------- POST */
 
 static void add_submitted(struct buf *out, const struct submitted *s)
@@ -518,7 +516,7 @@ static void get_jobs(struct request *r)
 {
 	static const char *const owed[] = { "delay", "ready", "paused", "running", "accepted", 0 };
 	static const char *const over[] = {
-		"finished", "failed", "cancelled", "requeued", 0,
+		"finished", "failed", "cancelled", "requeued", "skipped", 0,
 	};
 	const struct arg *state = request_arg(r, "state"), *tag;
 	struct db_params p = {};

@@ -8,8 +8,6 @@
 
 #include "api.h"
 
-#define UTC(time) "to_char(" time " at time zone 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
-
 /* ------------------------------------------------------------------------ metrics */
 
 /** struct counter - of struct metrics */

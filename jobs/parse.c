@@ -252,6 +252,25 @@ void format_time(int64_t us, char text[TIME_TEXT])
 		 (int)(rest / 60000000 % 60), (int)(rest / 1000000 % 60), (int)(rest % 1000000));
 }
 
+static void base64_encode(struct buf *out, const unsigned char *data, size_t len)
+{
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+	for (size_t i = 0; i < len; i += 3) {
+		uint32_t bits = (uint32_t)data[i] << 16;
+		char text[4];
+
+		if (i + 1 < len)
+			bits |= (uint32_t)data[i + 1] << 8;
+		if (i + 2 < len)
+			bits |= data[i + 2];
+		for (int d = 0; d < 4; d++)
+			text[d] = i + d > len ? '=' : digits[bits >> (18 - 6 * d) & 63];
+		buf_add(out, text, sizeof(text));
+	}
+}
+
 static int base64_digit(char c)
 {
 	if (c >= 'A' && c <= 'Z')
@@ -942,6 +961,10 @@ static bool check_schedule(const struct schedule_spec *spec, const char *prefix,
 static bool read_schedule(struct schedule_spec *spec, json_t *object, const char **text,
 			  const char *prefix, struct bad *bad)
 {
+	for (unsigned int i = 0; i < NR_SCHEDULE_FIELDS; i++)
+		if (schedule_fields[i].null &&
+		    json_is_null(json_object_get(object, schedule_fields[i].name)))
+			spec->nulls |= UINT32_C(1) << i;
 	return read_object(schedule_fields, NR_SCHEDULE_FIELDS, object, text, prefix, spec,
 			   &spec->given, bad) &&
 	       check_schedule(spec, prefix, bad);
@@ -1062,6 +1085,42 @@ void schedule_specs_free(struct schedule_spec *specs, unsigned int nr)
 	for (unsigned int i = 0; i < nr; i++)
 		schedule_spec_free(&specs[i]);
 	free(specs);
+}
+
+/* What would be read as another payload, or not at all, is not. */
+static bool is_read_as_json(const char *data, size_t len)
+{
+	struct schedule_spec *specs;
+	struct buf text = {};
+	struct bad bad;
+	unsigned int nr;
+	bool same;
+
+	buf_puts(&text, "{\"schedules\": [{\"schedule\": \"x\", \"payload\": ");
+	buf_add(&text, data, len);
+	buf_puts(&text, "}]}");
+	same = parse_schedules(text.data, text.len, &specs, &nr, &bad) && nr == 1 &&
+	       specs[0].payload.len == len && !memcmp(specs[0].payload.data, data, len);
+	schedule_specs_free(specs, nr);
+	buf_free(&text);
+	return same;
+}
+
+void json_add_payload(struct buf *b, const char *data, size_t len)
+{
+	if (!len)
+		return;
+	if (is_read_as_json(data, len)) {
+		buf_puts(b, ", \"payload\": ");
+		buf_add(b, data, len);
+	} else if (utf8_count(data, len) != SIZE_MAX) {
+		buf_puts(b, ", \"payload_text\": ");
+		json_add(b, data, len);
+	} else {
+		buf_puts(b, ", \"payload_base64\": \"");
+		base64_encode(b, (const unsigned char *)data, len);
+		buf_puts(b, "\"");
+	}
 }
 
 bool parse_move(const char *body, size_t len, struct when *when, struct bad *bad)

@@ -133,6 +133,7 @@ enum schedule_field {
 /**
  * struct schedule_spec - what a request says of a schedule
  * @given:     bits of enum schedule_field: the others are not said, and are 0 or NULL here
+ * @nulls:     the same, of those that are said to be null, and may be: they are not @given
  * @name:      of it; in a file of them
  * @service:   its name
  * @cron:      an expression, or NULL
@@ -150,7 +151,7 @@ enum schedule_field {
  * @paused:    nothing is fired
  */
 struct schedule_spec {
-	uint32_t given;
+	uint32_t given, nulls;
 	char *name, *service, *cron, *tz, *misfire, *overlap;
 	int64_t every_ms, count, start_us, end_us, misfire_ms, slack_ms;
 	struct buf payload;
@@ -165,6 +166,12 @@ void schedule_spec_free(struct schedule_spec *spec);
 bool parse_schedules(const char *body, size_t len, struct schedule_spec **specs,
 		     unsigned int *nr, struct bad *bad);
 void schedule_specs_free(struct schedule_spec *specs, unsigned int nr);
+
+/*
+ * Appends a payload as a member of an object that has others: JSON as it is, text, or base64,
+ * whichever is read as the same bytes. Nothing if it is empty.
+ */
+void json_add_payload(struct buf *b, const char *data, size_t len);
 
 /* {"at": ...} or {"delay_ms": ...} */
 bool parse_move(const char *body, size_t len, struct when *when, struct bad *bad);

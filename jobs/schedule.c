@@ -3,6 +3,7 @@
  * Times of schedules, and the zones that are in use.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -110,7 +111,7 @@ static bool set_zone(struct schedule *s, const char *tz, struct bad *bad)
 	s->zone = zones_get(tz, &error);
 	if (s->zone)
 		return true;
-	if (error == -ENOENT || error == -EINVAL)
+	if (error == -ENOENT || error == -ENOTDIR || error == -EINVAL)
 		return bad_set(bad, 400, "unknown_zone", "tz", "there is no such time zone");
 	return bad_set(bad, 503, "unreadable_zone", "tz", "the time zone cannot be read: %s",
 		       strerror(-error));
@@ -202,4 +203,57 @@ int64_t schedule_last(const struct schedule *s, int64_t after_us, int64_t until_
 		at = schedule_next(s, at);
 	}
 	return last;
+}
+
+struct schedule_times schedule_times_of(const struct schedule_spec *spec)
+{
+	return (struct schedule_times){
+		.cron = spec->cron,
+		.tz = spec->tz,
+		.every_ms = spec->every_ms,
+		.count = spec->count,
+		.start_us = spec->given >> SCHEDULE_START & 1 ? spec->start_us : INT64_MIN,
+		.end_us = spec->given >> SCHEDULE_END & 1 ? spec->end_us : INT64_MAX,
+	};
+}
+
+bool schedule_check(const struct schedule_times *t, int64_t now_us, struct bad *bad)
+{
+	struct schedule_times times = *t;
+	struct schedule s;
+
+	if (t->cron && t->count)
+		return bad_set(bad, 400, "conflicting_fields", "count", "does not go with cron");
+	if (t->every_ms && t->tz)
+		return bad_set(bad, 400, "conflicting_fields", "tz", "does not go with every_ms");
+	if (t->end_us <= t->start_us)
+		return bad_set(bad, 400, "out_of_range", "end_at", "must be after start_at");
+	if (t->every_ms && t->start_us == INT64_MIN)
+		times.start_us = now_us + 1;
+	if (!schedule_set(&s, &times, bad))
+		return false;
+	if (schedule_next(&s, now_us) != SCHEDULE_NEVER)
+		return true;
+	return bad_set(bad, 400, "never_fires", t->end_us <= now_us ? "end_at" :
+		       t->cron ? "cron" : "start_at", "there is no such time from now on");
+}
+
+void schedule_format(const struct schedule *s, int64_t at_us, char text[TIME_TEXT])
+{
+	int64_t until;
+	int32_t east;
+	unsigned int minutes;
+
+	format_time(at_us, text);
+	if (!s->zone)
+		return;
+	east = zone_offset(s->zone, unix_seconds(at_us), &until);
+	/* RFC 3339 has offsets of minutes. */
+	if (east % 60)
+		return;
+	minutes = abs(east) / 60;
+	format_time(at_us + east * SEC_US, text);
+	/* Times in a zone are of whole seconds. */
+	snprintf(text + strcspn(text, "."), 7, "%c%02u:%02u", east < 0 ? '-' : '+',
+		 minutes / 60 % 100, minutes % 60);
 }

@@ -71,6 +71,23 @@ int64_t schedule_next(const struct schedule *s, int64_t after_us);
 /* schedule_last() - the latest time that is after @after_us and not after @until_us, or NEVER */
 int64_t schedule_last(const struct schedule *s, int64_t after_us, int64_t until_us);
 
+/* What a request says; @start_us is INT64_MIN if it says none, also of @every_ms. */
+struct schedule_times schedule_times_of(const struct schedule_spec *spec);
+
+/**
+ * schedule_check() - whether somebody may have these times
+ * @t:      as above: what begins at no certain time begins now
+ * @now_us: us since 2000
+ * @bad:    out: why not; besides what schedule_set() says, what contradicts itself, and what has no
+ *          time from now on
+ *
+ * Return: false if something is wrong.
+ */
+bool schedule_check(const struct schedule_times *t, int64_t now_us, struct bad *bad);
+
+/* schedule_format() - a time in RFC 3339, in the zone of the schedule */
+void schedule_format(const struct schedule *s, int64_t at_us, char text[TIME_TEXT]);
+
 /**
  * zones_get() - a zone, which is read once
  * @name:  as "Europe/Berlin"

@@ -378,7 +378,8 @@ begin
 			using message = format('service %s has jobs', old.service);
 	elsif exists (select from twheel.schedule c where c.service = old.id) then
 		raise dependent_objects_still_exist
-			using message = format('service %s has schedules', old.service);
+			using message = format('service %s has schedules', old.service),
+				column = 'schedule';
 	end if;
 	return old;
 end $$;
@@ -1267,7 +1268,7 @@ create view twheel.job_schedule as
 		coalesce((select min(j.at) from twheel.job j
 			  where j.schedule = c.id and j.state = 0 and j.at > clock_timestamp()),
 			 nullif(nullif(c.next, 'infinity'), '-infinity')) as next,
-		c.last, c.error, c.version, c.created
+		c.last, c.error, c.version, c.created, c.began, c.payload
 	from twheel.schedule c join twheel.service s on s.id = c.service;
 
 revoke all on all functions in schema twheel from public;

@@ -98,7 +98,10 @@ def rows():
                "from twheel.job), "
                "(select md5(coalesce(string_agg(t::text, '' order by seq), '')) from twheel.queue t), "
                "(select count(*) from twheel.seen), (select count(*) from twheel.backlog), "
-               "(select md5(coalesce(string_agg(t::text, '' order by id), '')) from twheel.service t)")
+               "(select md5(coalesce(string_agg(t::text, '' order by id), '')) from twheel.service t), "
+           "(select md5(coalesce(string_agg((id, schedule, service, version, cron, tz, every_ms, "
+           "count, start_at, end_at, misfire, misfire_ms, overlap, broadcast, paused, slack_ms, "
+           "payload)::text, '' order by id), '')) from twheel.schedule)")
 
 
 def until(what, seconds=30):
@@ -786,10 +789,292 @@ def test_pause(node):
        "a job that was parked is done when its service goes on")
 
 
+CRON = {"service": "q", "cron": "0 0 1 1 *", "start_at": FAR}
+EVERY = {"service": "q", "every_ms": 60000, "start_at": FAR}
+DEFAULTS = {"misfire": "smart", "misfire_ms": 60000, "overlap": "allow", "broadcast": False,
+            "slack_ms": 0, "paused": False}
+KNOWN = {"schedule", "state", "next", "bytes", "version", "last", "created", "upcoming"}
+
+
+def said(value):
+    """What a schedule that is shown says, without what is known of it."""
+    return {k: v for k, v in value.items() if k not in KNOWN}
+
+
+def test_schedules(node):
+    path = "/v1/schedules/a"
+    status, value, _ = node.ask("PUT", path, CRON)
+    far = FAR[:-1] + ".000000Z"
+    ok(status == 201 and said(value) == {**CRON, **DEFAULTS, "start_at": far} and
+       value["schedule"] == "a" and value["state"] == "active" and value["version"] == 1,
+       "a schedule is made with the defaults of the table", value)
+    ok(sql("select count(*) from twheel.schedule where schedule = 'a'") == "1",
+       "a schedule that was answered is committed")
+    ok(said(node.ask("GET", path)[1]) == said(value), "a schedule is shown as it was put")
+    status, value, _ = node.ask("PUT", path, {**CRON, "schedule": "a", "tz": None, "count": None})
+    ok(status == 200 and value["version"] == 1 and said(value) == {**CRON, **DEFAULTS, "start_at": far},
+       "a put of what is there changes nothing", value)
+    full = {"service": "p", "cron": "0 0 12 ? * 6#3 2050-2060", "tz": "Asia/Tokyo",
+            "start_at": "2050-01-01T00:00:00.000000Z", "end_at": "2060-01-01T00:00:00.000001Z",
+            "misfire": "ignore", "misfire_ms": 86400000, "overlap": "queue", "broadcast": True,
+            "slack_ms": 3600000, "payload": {"a": 1}, "paused": True}
+    status, value, _ = node.ask("PUT", path, full)
+    ok(status == 200 and said(value) == full and value["state"] == "paused" and value["version"] == 2,
+       "every field of a schedule is what was put, at its bounds too", value)
+    status, value, _ = node.ask("PUT", path, EVERY)
+    ok(status == 200 and said(value) == {**EVERY, **DEFAULTS, "start_at": far},
+       "what a put does not say is the default again", value)
+    most = {**EVERY, "every_ms": 3155760000000, "count": 9007199254740992, "misfire_ms": 1000}
+    ok(said(node.ask("PUT", path, most)[1]) == {**most, **DEFAULTS, "misfire_ms": 1000, "start_at": far},
+       "an interval has the bounds of the table")
+
+    def shown(tz, cron="30 2 * * *", start="2099-03-27T00:00:00Z"):
+        return node.ask("PUT", path, {"service": "q", "cron": cron, "tz": tz, "start_at": start})[1]["upcoming"]
+    want = ["2099-03-27T02:30:00+01:00", "2099-03-28T02:30:00+01:00", "2099-03-29T03:00:00+02:00",
+            "2099-03-30T02:30:00+02:00", "2099-03-31T02:30:00+02:00"]
+    ok(shown("Europe/Berlin") == want, "the next times are those of the zone, with its offset")
+    ok(shown("America/St_Johns")[0] == "2099-03-27T02:30:00-02:30", "an offset may be to the west")
+    ok(shown(None)[0] == "2099-03-27T02:30:00.000000Z", "without a zone they are of UTC")
+    value = node.ask("PUT", path, {"service": "q", "every_ms": 1500, "count": 3, "start_at": FAR})[1]
+    ok(value["upcoming"] == ["2100-01-01T00:00:00.000000Z", "2100-01-01T00:00:01.500000Z",
+                             "2100-01-01T00:00:03.000000Z"], "there are no more than there are", value)
+    ok(node.ask("PATCH", path, {"paused": True})[1]["upcoming"] == value["upcoming"],
+       "the next times are those of a schedule that is paused as well")
+
+    for data in b'{"b" : [1.10, 1e400]}', b'{"b" : [1.10,"\\u0000"]}', b"1", b"null", b"", b" 1", b"1}", b"{}x", \
+            b'1,"paused":true', b"\0", "\u00e9\"\\\n".encode(), b"\xff", b"[" * 3000, os.urandom(1000):
+        node.ask("PUT", path, {**CRON, "payload_base64": base64.b64encode(data).decode()})
+        value = node.ask("GET", path)[1]
+        found = {k: v for k, v in value.items() if k.startswith("payload")}
+        sql("update twheel.schedule set payload = 'x' where schedule = 'a'")
+        node.ask("PATCH", path, found or {"payload_text": ""})
+        stored = bytes.fromhex(sql("select encode(payload, 'hex') from twheel.schedule "
+                                   "where schedule = 'a'"))
+        # What json.loads() makes of a number may be another text.
+        ok(len(found) == (data != b"") and value["bytes"] == len(data) and
+           (stored == data or (list(found) == ["payload"] and json.loads(data) == found["payload"])),
+           "the payload %s is shown as what can be put" % repr(data)[:30], (found, stored[:100]))
+    for size in MAX_PAYLOAD, MAX_PAYLOAD + 1:
+        status, value, _ = node.ask("PUT", path, {**CRON, "payload_text": "\1" * size})
+        ok(status == 200 and value["bytes"] == size if size == MAX_PAYLOAD else
+           (status, value["error"]["code"]) == (413, "payload_too_large"),
+           "a schedule may have a payload of %s" % ("1 MiB" if size == MAX_PAYLOAD else "no more"),
+           str(value)[:200])
+
+    sql("delete from twheel.schedule")
+    for name in "b", "a", "c":
+        node.ask("PUT", "/v1/schedules/" + name, {**CRON, "service": "p" if name == "c" else "q"})
+
+    def names(query=""):
+        value = node.ask("GET", "/v1/schedules" + query)[1]
+        return [s["schedule"] for s in value["schedules"]], value.get("next")
+    ok(names() == (["a", "b", "c"], None), "schedules are listed by name", names())
+    ok(names("?limit=2") == (["a", "b"], "b") and names("?after=b&limit=1") == (["c"], None),
+       "schedules are listed in pages")
+    ok(names("?service=p") == (["c"], None) and names("?service=none") == ([], None),
+       "schedules of a service are listed")
+    for query in "limit=0", "limit=1001", "limit=x", "after=%00", "after=", "service=%FF", "after=%C3":
+        refused(node, "schedules may not be asked with %s" % query, "GET", "/v1/schedules?" + query,
+                None, 400, "out_of_range", query.split("=")[0])
+    refused(node, "schedules may not be asked with what there is not", "GET", "/v1/schedules?tag=x",
+            None, 400, "unknown_field", "tag")
+
+    node.ask("PUT", "/v1/services/scheduled", {"kind": "queue"})
+    node.ask("PATCH", "/v1/schedules/c", {"service": "scheduled"})
+    refused(node, "a service that has schedules is not deleted", "DELETE", "/v1/services/scheduled",
+            None, 409, "has_schedules")
+    status, value, headers = node.ask("POST", path + "/run")
+    ok(status == 201 and value["schedule"] == "a" and headers["Location"] == "/v1/jobs/%d" % value["id"]
+       and until(lambda: sql("select tag from twheel.queue where job = %d" % value["id"]) == "a"),
+       "a schedule is run now", value)
+    ok(node.ask("DELETE", path)[0] == 204 and names()[0] == ["b", "c"], "a schedule is deleted")
+    for method, where, body in (("GET", path, None), ("DELETE", path, None), ("PATCH", path, {"paused": True}),
+                                ("PATCH", path, {"cron": "@daily"}), ("POST", path + "/run", None)):
+        refused(node, "%s of a schedule that is not there is refused" % method, method, where, body, 404,
+                "unknown_schedule")
+    for name in "-x", "x" * 101, "a%20b", "a%2Fb", "%C3%A9", "":
+        refused(node, "a schedule may not have the name %r" % name, "PUT", "/v1/schedules/" + name,
+                CRON, 404, "not_found")
+    ok(node.ask("PUT", "/v1/schedules/" + "x" * 100, CRON)[0] == 201 and
+       node.ask("POST", "/v1/schedules/%s/run" % ("x" * 100))[1]["schedule"] == "x" * 100,
+       "a schedule may have a name of 100 characters")
+    sql("delete from twheel.schedule")
+
+
+def test_patched_schedules(node):
+    path = "/v1/schedules/p"
+
+    def patched(body, *gone, was=CRON, **now):
+        sql("delete from twheel.schedule")
+        node.ask("PUT", path, {**was, "payload": [1]})
+        value = node.ask("PATCH", path, body)
+        want = {**DEFAULTS, **was, "payload": [1], **now}
+        for field in gone:
+            del want[field]
+        if "start_at" in want:
+            want["start_at"] = want["start_at"][:19] + ".000000Z"
+        ok(value[0] == 200 and said(value[1]) == want and value[1]["version"] == 2,
+           "a patch of %s changes that" % json.dumps(body)[:60], value[:2])
+    tokyo = {**CRON, "tz": "Asia/Tokyo"}
+    three = {**EVERY, "count": 3}
+    patched({"paused": True}, paused=True)
+    patched({"payload_text": ""}, "payload")
+    patched({"slack_ms": 5, "misfire": "ignore", "misfire_ms": 1000, "overlap": "skip"}, slack_ms=5,
+            misfire="ignore", misfire_ms=1000, overlap="skip")
+    patched({"slack_ms": None}, was={**CRON, "slack_ms": 5}, slack_ms=0)
+    patched({"service": "p", "broadcast": True}, service="p", broadcast=True)
+    patched({"cron": "@daily"}, was=tokyo, cron="@daily")
+    patched({"tz": "Europe/Berlin"}, was=tokyo, tz="Europe/Berlin")
+    patched({"tz": None}, "tz", was=tokyo)
+    patched({"every_ms": 5000}, "cron", "tz", was=tokyo, every_ms=5000)
+    patched({"every_ms": 5000, "count": 2}, "cron", "tz", was=tokyo, every_ms=5000, count=2)
+    patched({"cron": "@daily"}, "every_ms", "count", was=three, cron="@daily")
+    patched({"cron": "@daily", "tz": "Asia/Tokyo", "every_ms": None}, "every_ms", "count", was=three,
+            cron="@daily", tz="Asia/Tokyo")
+    patched({"count": None}, "count", was=three)
+    patched({"start_at": None, "end_at": FAR}, "start_at", end_at=far_time())
+    patched({"end_at": None, "start_at": "2101-01-01T00:00:00Z"}, "end_at",
+            was={**CRON, "end_at": "2110-01-01T00:00:00Z"}, start_at="2101-01-01T00:00:00Z")
+    sql("delete from twheel.schedule")
+    node.ask("PUT", path, tokyo)
+    for body, status, code, field in (
+            ({}, 400, "missing_field", None), ({"schedule": "p"}, 400, "missing_field", None),
+            ({"cron": None}, 400, "missing_field", "cron"),
+            ({"count": 3}, 400, "conflicting_fields", "count"),
+            ({"every_ms": 5, "tz": "Asia/Tokyo"}, 400, "conflicting_fields", "tz"),
+            ({"end_at": "2099-01-01T00:00:00Z"}, 400, "out_of_range", "end_at"),
+            ({"end_at": FAR}, 400, "out_of_range", "end_at"),
+            ({"cron": "0 0 30 2 *"}, 400, "never_fires", "cron"),
+            ({"tz": "Asia/Nowhere"}, 400, "unknown_zone", "tz"),
+            ({"service": "none"}, 422, "unknown_service", "service"),
+            ({"service": "h", "broadcast": True}, 400, "conflicting_fields", "broadcast"),
+            ({"schedule": "q"}, 400, "conflicting_fields", "schedule")):
+        refused(node, "a schedule is not patched with %s" % json.dumps(body), "PATCH", path, body, status,
+                code, field)
+    node.ask("PUT", path, EVERY)
+    for body, code, field in (({"tz": "UTC"}, "conflicting_fields", "tz"),
+                              ({"every_ms": None}, "missing_field", "cron"),
+                              ({"start_at": "1999-01-01T00:00:00Z", "count": 5}, "never_fires", "start_at")):
+        refused(node, "an interval is not patched with %s" % json.dumps(body), "PATCH", path, body, 400,
+                code, field)
+    sql("update twheel.schedule set start_at = null, end_at = '1999-01-01'")
+    ok(node.ask("PATCH", path, {"payload": 1})[0] == 200, "a schedule that has ended can be changed")
+    sql("update twheel.schedule set cron = '0 0 0 31 2 ? *', every_ms = null, end_at = null")
+    ok(node.ask("PATCH", path, {"paused": True})[0] == 200, "one that is wrong can be paused")
+
+    node.ask("PUT", path, CRON)
+    with Held("update twheel.schedule set payload = 'held'; select 1") as held:
+        ok(error_is(node.ask("PUT", path, EVERY), 503, "busy") and
+           error_is(node.ask("PATCH", path, {"paused": True}), 503, "busy") and
+           error_is(node.ask("DELETE", path), 503, "busy") and
+           error_is(node.ask("POST", path + "/run"), 503, "busy"),
+           "who changes a schedule that an application has locked is told so")
+        ok(node.ask("GET", path)[0] == 200, "meanwhile it is shown")
+        held.end("rollback")
+
+    got = []
+
+    def client(field, values):
+        for value in values:
+            got.append(node.ask("PATCH", path, {field: value})[0])
+    threads = [threading.Thread(target=client, args=args) for args in (
+        ("slack_ms", range(1, 31)), ("misfire_ms", range(1001, 1031)),
+        ("cron", ["0 %d 1 1 *" % (i % 24) for i in range(30)]))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    value = node.ask("GET", path)[1]
+    ok(set(got) <= {200, 503} and (503 in got or (value["slack_ms"], value["misfire_ms"], value["cron"]) ==
+                                   (30, 1030, "0 5 1 1 *")),
+       "patches of other fields at the same time are all done", (set(got), value))
+    sql("delete from twheel.schedule")
+
+
+def far_time():
+    return FAR[:-1] + ".000000Z"
+
+
+def test_wrong_schedules(node):
+    wrong = [
+        ("", "invalid_json", None), ("{", "invalid_json", None), ("{}x", "invalid_json", None),
+        ("[]", "wrong_type", None), ("\0", "invalid_json", None),
+        ({}, "missing_field", "service"), ({"service": "q"}, "missing_field", "cron"),
+        ({"cron": "@daily"}, "missing_field", "service"),
+        (b'{"service":"q","cron":"\xff"}', "invalid_utf8", None),
+        (b'{"service":"q","cron":"\xed\xa0\x80"}', "invalid_utf8", None),
+        ('{"service":"q","cron":"@daily","cron":"@daily"}', "duplicate_field", None),
+        ('{"service":"q","every_ms":1e400}', "number_too_large", None),
+        ('{"service":"q","cron":"@daily","payload":%s}' % ("[" * 5000 + "]" * 5000), "too_deep", None),
+        ({**CRON, "every_ms": 5}, "conflicting_fields", "every_ms"),
+        ({**CRON, "count": 5}, "conflicting_fields", "count"),
+        ({**EVERY, "tz": "UTC"}, "conflicting_fields", "tz"),
+        ({**CRON, "schedule": "x"}, "conflicting_fields", "schedule"),
+        ({**CRON, "service": "h", "broadcast": True}, "conflicting_fields", "broadcast"),
+        ({**CRON, "payload": 1, "payload_text": ""}, "conflicting_fields", "payload_text"),
+        ({**CRON, "payload": 1, "payload_base64": ""}, "conflicting_fields", "payload_base64"),
+        ({**CRON, "payload_base64": "YQ"}, "invalid_base64", "payload_base64"),
+        ({**CRON, "misfire": "never"}, "out_of_range", "misfire"),
+        ({**CRON, "overlap": "never"}, "out_of_range", "overlap"),
+        ({**CRON, "end_at": FAR}, "out_of_range", "end_at"),
+        ({**CRON, "start_at": None, "end_at": "1999-01-01T00:00:00Z"}, "never_fires", "end_at"),
+        ({**CRON, "cron": "0 0 31 4 *"}, "never_fires", "cron"),
+        ({**CRON, "cron": "0 0 0 1 1 ? 2099"}, "never_fires", "cron"),
+        ({**EVERY, "start_at": "1999-01-01T00:00:00Z", "count": 2}, "never_fires", "start_at"),
+    ]
+    wrong += [({**CRON, field: 1}, "unknown_field", field or None)
+              for field in ("version", "state", "next", "last", "error", "upcoming", "name", "")]
+    for cron in ("* * * *", "* * * * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *",
+                 "* * * * 8", "*/0 * * * *", "5-3 * * * *", "a * * * *", "@never", "@dailyx", "x",
+                 "0 0 1 1 * \u00e9", "0 0 0 1 1 ? 2300", "* * * * ;", "0 0 * * *'; drop"):
+        wrong.append(({**CRON, "cron": cron}, "invalid_cron", "cron"))
+    for tz in ("Europe/Nowhere", "europe/berlin/x", "/etc/passwd", "../../etc/passwd", "Europe/", "x y",
+               "Europe", "zone.tab", "Europe/Berlin/", "Europe/Berlin/x", "\u00e9", "./UTC"):
+        wrong.append(({**CRON, "tz": tz}, "unknown_zone", "tz"))
+    for field in "service", "cron", "tz", "misfire", "overlap":
+        wrong += [({**CRON, field: v}, "wrong_type", field) for v in (1, True, [], {})]
+        wrong += [({**CRON, field: v}, "out_of_range", field)
+                  for v in ("", "a\0", "\0", "x" * 501, "\U0001f600" * 501)]
+    wrong += [({**CRON, field: None}, "wrong_type", field)
+              for field in ("service", "misfire", "misfire_ms", "overlap", "broadcast", "paused", "schedule")]
+    for field, least, most in (("every_ms", 1, 3155760000000), ("count", 1, 2**53),
+                               ("misfire_ms", 1000, 86400000), ("slack_ms", 0, 3600000)):
+        wrong += [({**EVERY, field: v}, "out_of_range", field)
+                  for v in (least - 1, -1, most + 2, 2**63, -2**63, 10**30, 1e300)]
+        wrong += [({**EVERY, field: v}, "wrong_type", field)
+                  for v in ("1", 1000.5, True, [], {})]
+    for field in "start_at", "end_at":
+        wrong += [({**CRON, field: v}, "wrong_type", field) for v in (1, True, [], {})]
+        wrong += [({**CRON, field: v}, "invalid_time", field)
+                  for v in ("", "2100-01-01", "infinity", "now", "1969-12-31T23:59:59Z", FAR + "\0")]
+    for field in "broadcast", "paused":
+        wrong += [({**CRON, field: v}, "wrong_type", field) for v in (0, "true", [], {})]
+    for field in "payload_text", "payload_base64":
+        wrong += [({**CRON, field: v}, "wrong_type", field) for v in (0, True, [], {})]
+    for body, code, field in wrong:
+        refused(node, "a schedule may not be %s" % (repr(body) if isinstance(body, (str, bytes)) else
+                                                   json.dumps(body))[:90], "PUT", "/v1/schedules/wrong",
+                body, 400, code, field)
+    value = node.ask("PUT", "/v1/schedules/wrong", {**CRON, "cron": "0 0 1,x 1 *"})[1]
+    ok(value["error"]["message"].startswith("column 7: "), "an expression is refused with the column", value)
+    refused(node, "a schedule of no service is refused", "PUT", "/v1/schedules/wrong",
+            {**CRON, "service": "nobody"}, 422, "unknown_service", "service")
+    refused(node, "a name of a service is no SQL", "PUT", "/v1/schedules/wrong",
+            {**CRON, "service": "q' or 1=1"}, 422, "unknown_service", "service")
+    refused(node, "a schedule has a body", "PUT", "/v1/schedules/wrong", " " * (16 * 1024 * 1024 + 1), 413,
+            "body_too_large")
+    refused(node, "a schedule has a body of JSON", "PUT", "/v1/schedules/wrong", "x", 415,
+            "unsupported_type", "Content-Type", {"Content-Type": "application/octet-stream"})
+    refused(node, "to run a schedule has no body", "POST", "/v1/schedules/wrong/run", "{}", 400,
+            "unexpected_body")
+
+
 def test_http(node):
     for path, allow in (("/v1/jobs", {"GET", "HEAD", "POST", "DELETE", "OPTIONS"}),
                         ("/v1/jobs/1", {"GET", "HEAD", "PATCH", "DELETE", "OPTIONS"}),
                         ("/v1/services/x", {"GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"}),
+                        ("/v1/schedules/x", {"GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"}),
+                        ("/v1/schedules", {"GET", "HEAD", "OPTIONS"}),
                         ("/v1/jobs/1/result", {"POST", "OPTIONS"}), ("/healthz", {"GET", "HEAD", "OPTIONS"})):
         status, _, headers = node.ask("OPTIONS", path)
         ok(status == 204 and set(headers["Allow"].split(", ")) == allow,
@@ -886,7 +1171,9 @@ def test_tokens():
            "DELETE /v1/jobs/1": "sa", "PATCH /v1/jobs/1": "sa", "POST /v1/jobs/1/requeue": "sa",
            "GET /v1/services": "rsa", "GET /v1/services/q": "rsa", "PUT /v1/services/q": "a",
            "PATCH /v1/services/q": "a", "DELETE /v1/services/q": "a", "GET /v1/next": "ra",
-           "GET /v1/nodes": "ra", "GET /metrics": "ra"}
+           "GET /v1/nodes": "ra", "GET /metrics": "ra", "GET /v1/schedules": "rsa",
+           "GET /v1/schedules/q": "rsa", "PUT /v1/schedules/q": "sa", "PATCH /v1/schedules/q": "sa",
+           "DELETE /v1/schedules/q": "sa", "POST /v1/schedules/q/run": "sa"}
     before = rows()
     for what, roles in may.items():
         method, path = what.split()
@@ -919,6 +1206,14 @@ def test_tokens():
            shown)
         listed = node.ask("GET", "/v1/services", None, bearer(token))[1]
         ok(("hush" in str(listed)) == (token == "a"), "nor does a list show them to others")
+    path = "/v1/schedules/secret"
+    node.ask("PUT", path, {**CRON, "payload": "hush"}, bearer("s"))
+    for token in tokens:
+        ok((node.ask("GET", path, None, bearer(token))[1].get("payload") == "hush") == (token != "r"),
+           "%s is%s shown the payload of a schedule" % (tokens[token], " not" if token == "r" else ""))
+    ok("hush" not in str(node.ask("GET", "/v1/schedules", None, bearer("a"))[1]),
+       "a list has no payloads of schedules")
+    node.ask("DELETE", path, None, bearer("s"))
     ok(node.ask("POST", "/v1/jobs", job(), bearer("s", Origin="http://x", Host="y"))[0] == 201,
        "with a token a request may come from anywhere")
     ok(node.stop() == 0, "a node with tokens ends well", node.log[-20:])
@@ -1051,7 +1346,7 @@ def test_openapi(node):
     ok(declared == set().union(*codes.values()), "the OpenAPI file lists all codes of errors")
     patterns = {p: re.compile(re.sub(r"\{\w+\}", "[^/]+", p)) for p in doc["paths"]}
     for path, item in doc["paths"].items():
-        some = path.replace("{id}", "1").replace("{service}", "q")
+        some = path.replace("{id}", "1").replace("{service}", "q").replace("{schedule}", "q")
         methods = {m.upper() for m in item if m != "parameters"}
         allow = set(node.ask("OPTIONS", some)[2]["Allow"].split(", ")) - {"HEAD", "OPTIONS"}
         ok(allow == methods, "%s has the methods that the OpenAPI file says" % path, allow)
@@ -1070,7 +1365,7 @@ def test_openapi(node):
     all_operations = {(m, p) for p, item in doc["paths"].items() for m in item if m != "parameters"}
     ok(used == all_operations, "each operation of the OpenAPI file was asked", all_operations - used)
     never = declared - {c for _, _, _, c in seen}
-    ok(never <= {"internal", "draining", "unknown"}, "each code of the OpenAPI file was seen", never)
+    ok(never <= {"internal", "draining", "unknown", "unreadable_zone"}, "each code of the OpenAPI file was seen", never)
 
 
 def test_drain(node):
@@ -1102,7 +1397,8 @@ def main():
     until(lambda: node.ask("POST", "/v1/jobs", {"service": "p", "at": FAR})[0] == 201)
     sql("delete from twheel.job")
     tests = [test_submit, test_payloads, test_wrong_jobs, test_many, test_jobs, test_lists,
-             test_deletion, test_pause, test_http, test_browsers, test_locked]
+             test_deletion, test_pause, test_schedules, test_patched_schedules,
+             test_wrong_schedules, test_http, test_browsers, test_locked]
     sql("delete from twheel.service where service = 'p'")
     test_services(node)
     sql("insert into twheel.service (service, kind, paused) values ('p', 'queue', true)")

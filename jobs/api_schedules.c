@@ -117,7 +117,7 @@ static void add_upcoming(struct buf *out, const PGresult *result)
 	struct schedule s;
 	struct bad bad;
 
-	buf_puts(out, ", \"upcoming\": [");
+	buf_puts(out, ",\"upcoming\":[");
 	if (t.every_ms && t.start_us == INT64_MIN)
 		t.start_us = db_int8(result, 0, COLUMN_BEGAN);
 	for (int i = 0; i < UPCOMING && schedule_set(&s, &t, &bad); i++) {
@@ -127,7 +127,7 @@ static void add_upcoming(struct buf *out, const PGresult *result)
 		if (at == SCHEDULE_NEVER)
 			break;
 		schedule_format(&s, at, text);
-		buf_printf(out, "%s\"%s\"", i ? ", " : "", text);
+		buf_printf(out, "%s\"%s\"", i ? "," : "", text);
 	}
 	buf_puts(out, "]");
 }

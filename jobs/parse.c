@@ -1111,13 +1111,13 @@ void json_add_payload(struct buf *b, const char *data, size_t len)
 	if (!len)
 		return;
 	if (is_read_as_json(data, len)) {
-		buf_puts(b, ", \"payload\": ");
+		buf_puts(b, ",\"payload\":");
 		buf_add(b, data, len);
 	} else if (utf8_count(data, len) != SIZE_MAX) {
-		buf_puts(b, ", \"payload_text\": ");
+		buf_puts(b, ",\"payload_text\":");
 		json_add(b, data, len);
 	} else {
-		buf_puts(b, ", \"payload_base64\": \"");
+		buf_puts(b, ",\"payload_base64\":\"");
 		base64_encode(b, (const unsigned char *)data, len);
 		buf_puts(b, "\"");
 	}

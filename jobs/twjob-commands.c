@@ -11,9 +11,10 @@
 
 #define PAGE	"1000"
 
-/* lock_not_available, dependent_objects_still_exist */
+/* lock_not_available, dependent_objects_still_exist, foreign_key_violation */
 #define LOCKED		"55P03"
 #define HAS_JOBS	"2BP01"
+#define HAS_SCHEDULES	"23503"
 
 /* invalid_text_representation, untranslatable_character: of all that is set headers alone */
 #define NO_JSON		"22P02"
@@ -123,7 +124,8 @@ int cmd_move(const struct options *opt, const char *id)
 static bool is_over(const char *state)
 {
 	return state && (!strcmp(state, "finished") || !strcmp(state, "failed") ||
-			 !strcmp(state, "cancelled") || !strcmp(state, "requeued"));
+			 !strcmp(state, "cancelled") || !strcmp(state, "requeued") ||
+			 !strcmp(state, "skipped"));
 }
 
 static void list_over(const struct options *opt, const char *state, const char *service)
@@ -444,7 +446,11 @@ int cmd_service_rm(const struct options *opt, const char *name)
 		r = PQexecParams(db, sql, 1, NULL, &name, NULL, NULL, 0);
 		state = sqlstate_of(r);
 	}
-	if (!strcmp(state, HAS_JOBS)) {
+	if (!strcmp(state, HAS_SCHEDULES) ||
+	    (!strcmp(state, HAS_JOBS) && PQresultErrorField(r, PG_DIAG_COLUMN_NAME))) {
+		tell("service '%s' has schedules: remove them first", name);
+		status = STATUS_RUNNING;
+	} else if (!strcmp(state, HAS_JOBS)) {
 		tell("service '%s' has jobs: cancel or finish them first", name);
 		status = STATUS_RUNNING;
 	} else if (!strcmp(state, LOCKED)) {

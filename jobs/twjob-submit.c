@@ -32,7 +32,7 @@ static void read_all(struct buf *b, FILE *f, const char *name)
 		die(STATUS_FAILED, "%s: %s", name, strerror(errno));
 }
 
-static void read_payload(struct buf *b, const struct options *opt, bool from_stdin)
+void read_payload(struct buf *b, const struct options *opt, bool from_stdin)
 {
 	FILE *f = NULL;
 

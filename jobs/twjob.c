@@ -34,6 +34,14 @@ enum command {
 	NODES		= 1 << 13,
 	DRAIN		= 1 << 14,
 	WORK		= 1 << 15,
+	SCHEDULE_PUT	= 1 << 16,
+	SCHEDULE_LS	= 1 << 17,
+	SCHEDULE_SHOW	= 1 << 18,
+	SCHEDULE_RM	= 1 << 19,
+	SCHEDULE_PAUSE	= 1 << 20,
+	SCHEDULE_RESUME	= 1 << 21,
+	SCHEDULE_RUN	= 1 << 22,
+	SCHEDULE_APPLY	= 1 << 23,
 	REHEARSE	= 1 << 30,
 	ALL		= 0x7fffffff,
 };
@@ -85,6 +93,34 @@ static const struct {
 	{ "service resume", " NAME", "Go on with a service.", SERVICE_RESUME, 1, 1 },
 	{ "service rm", " NAME",
 	  "Remove a service that has no jobs any more.", SERVICE_RM, 1, 1 },
+	{ "schedule put", " NAME SERVICE (--cron EXPR [--tz ZONE] | --every DURATION) [-]",
+	  "Make a schedule, or replace all of it: what is not given is the default. At each of\n"
+	  "its times a job of the service is made, with the payload, and with the name as its\n"
+	  "tag. An expression has five fields as of cron (minute, hour, day, month, day of the\n"
+	  "week), six or seven as of Quartz (a second before them, a year behind), or is\n"
+	  "@hourly, @daily, @weekly, @monthly or @yearly.",
+	  SCHEDULE_PUT, 2, 3 },
+	{ "schedule ls", "",
+	  "List schedules. With --json: all that they say, as a file for \"schedule apply\" and\n"
+	  "\"rehearse\".", SCHEDULE_LS, 0, 0 },
+	{ "schedule show", " NAME",
+	  "Show a schedule, and its next times, also if it is paused.", SCHEDULE_SHOW, 1, 1 },
+	{ "schedule rm", " NAME",
+	  "Remove a schedule, and what is planned of it. What has begun goes on.",
+	  SCHEDULE_RM, 1, 1 },
+	{ "schedule pause", " NAME",
+	  "Make no more jobs of a schedule.", SCHEDULE_PAUSE, 1, 1 },
+	{ "schedule resume", " NAME",
+	  "Go on with a schedule. Of what it has missed meanwhile that is done which its\n"
+	  "--misfire says.", SCHEDULE_RESUME, 1, 1 },
+	{ "schedule run", " NAME",
+	  "Submit a job of a schedule now, besides its times, and also if it is paused. Prints\n"
+	  "the id.", SCHEDULE_RUN, 1, 1 },
+	{ "schedule apply", " FILE",
+	  "Have the schedules of a file ({\"schedules\": [...]}; - is standard input), in one\n"
+	  "transaction, and tell what was created, changed and removed. Those that are the same\n"
+	  "are left as they are, and so is whether one is paused, if the file does not say it.",
+	  SCHEDULE_APPLY, 1, 1 },
 	{ "dead ls", " [SERVICE]",
 	  "List jobs that have failed for good, the last ones first.", DEAD_LS, 0, 1 },
 	{ "dead requeue", " ID...",
@@ -116,6 +152,13 @@ static const struct {
 
 #define ONE_JOB		(CANCEL | MOVE | SHOW)
 #define LISTS		(LS | SERVICE_LS | DEAD_LS | NODES)
+#define OF_SCHEDULES	(SCHEDULE_PUT | SCHEDULE_LS | SCHEDULE_SHOW | SCHEDULE_RUN | SCHEDULE_APPLY)
+
+/* Options that have no letter. */
+enum {
+	OPT_CRON = 256, OPT_TZ, OPT_EVERY, OPT_START, OPT_END, OPT_COUNT, OPT_MISFIRE,
+	OPT_GRACE, OPT_OVERLAP, OPT_BROADCAST, OPT_PAUSED, OPT_PRUNE, OPT_DRY_RUN,
+};
 
 static const struct {
 	const char *name;
@@ -130,14 +173,38 @@ static const struct {
 	  HELP_INDENT "was due", 'k', SUBMIT },
 	{ "order-key", "K", "one at a time of those with that key, in order", 'o', SUBMIT },
 	{ "tag", "T", "name of a group of jobs", 't', SUBMIT | CANCEL | LS },
-	{ "slack", "DURATION", "it may be that late, so that batches are larger", 's', SUBMIT },
-	{ "payload", "TEXT", "what the job is given", 'p', SUBMIT },
-	{ "file", "FILE", "the same from a file", 'f', SUBMIT },
+	{ "slack", "DURATION", "it may be that late, so that batches are larger", 's',
+	  SUBMIT | SCHEDULE_PUT },
+	{ "payload", "TEXT", "what the job is given", 'p', SUBMIT | SCHEDULE_PUT },
+	{ "file", "FILE", "the same from a file", 'f', SUBMIT | SCHEDULE_PUT },
 	{ "lines", NULL, "a job for each line of standard input, 1000 in a\n"
 	  HELP_INDENT "transaction", 'L', SUBMIT },
-	{ "service", "NAME", "only of that service", 'S', LS },
+	{ "cron", "EXPR", "at the times of that expression: '30 2 * * 1-5'", OPT_CRON,
+	  SCHEDULE_PUT },
+	{ "tz", "ZONE", "which are those of that time zone, as Europe/Berlin; UTC\n"
+	  HELP_INDENT "if not given", OPT_TZ, SCHEDULE_PUT },
+	{ "every", "DURATION", "or each so long, from --start on, or from now", OPT_EVERY,
+	  SCHEDULE_PUT },
+	{ "count", "N", "so many times of --every, no end if not given", OPT_COUNT, SCHEDULE_PUT },
+	{ "start", "TIME", "not before", OPT_START, SCHEDULE_PUT },
+	{ "end", "TIME", "and not after", OPT_END, SCHEDULE_PUT },
+	{ "misfire", "POLICY", "of times that were missed: fire_now (once), do_nothing,\n"
+	  HELP_INDENT "ignore (each is done late) or smart, which is do_nothing\n"
+	  HELP_INDENT "for --every without --count, else fire_now", OPT_MISFIRE, SCHEDULE_PUT },
+	{ "grace", "DURATION", "what is later than that is missed, 1m if not given", OPT_GRACE,
+	  SCHEDULE_PUT },
+	{ "overlap", "POLICY", "while a job is not over, the next one: allow, skip, or\n"
+	  HELP_INDENT "queue (wait)", OPT_OVERLAP, SCHEDULE_PUT },
+	{ "broadcast", NULL, "for each agent of the service, which is a queue", OPT_BROADCAST,
+	  SCHEDULE_PUT },
+	{ "paused", NULL, "until \"schedule resume\"", OPT_PAUSED, SCHEDULE_PUT },
+	{ "prune", NULL, "remove schedules that are not in the file", OPT_PRUNE, SCHEDULE_APPLY },
+	{ "dry-run", NULL, "only tell; exits with 5 if anything would be done", OPT_DRY_RUN,
+	  SCHEDULE_APPLY },
+	{ "service", "NAME", "only of that service", 'S', LS | SCHEDULE_LS },
 	{ "state", "S", "only those that are delay, ready, running, accepted\n"
-	  HELP_INDENT "or paused; or finished, failed, cancelled or requeued",
+	  HELP_INDENT "or paused; or finished, failed, cancelled, requeued or\n"
+	  HELP_INDENT "skipped",
 	  'A', LS },
 	{ "limit", "N", "at most so many, 100 if not given", 'l', LS | DEAD_LS },
 	{ "wait", "DURATION", "until it owns nothing any more; fails after that", 'w', DRAIN },
@@ -161,7 +228,8 @@ static const struct {
 	{ "diff", NULL, "compare two files", 'X', REHEARSE },
 	{ "until-empty", NULL, "stop when there is nothing to be taken", 'e', WORK },
 	{ "json", NULL, "print JSON, one object a line", 'J',
-	  SUBMIT | ONE_JOB | LISTS | DEAD_REQUEUE | DEAD_REQUEUE_ALL | REHEARSE },
+	  SUBMIT | ONE_JOB | LISTS | DEAD_REQUEUE | DEAD_REQUEUE_ALL | OF_SCHEDULES |
+	  REHEARSE },
 	{ "database", "CONNINFO", "where PostgreSQL is (also -d), or PGHOST and so on",
 	  'd', ALL },
 	{ "help", NULL, "this text", 'h', ALL },
@@ -211,7 +279,8 @@ static void print_help(void)
 	puts("\n"
 	     "twjob help COMMAND tells more, twjob --version the version.\n\n"
 	     "Exit status: 0 all is well, 1 it failed, 2 usage, 3 there is no such job,\n"
-	     "service or node, 4 the job is running already, 5 two files differ.");
+	     "service, schedule or node, 4 the job is running already, 5 what was compared\n"
+	     "differs.");
 }
 
 static void print_command_help(size_t cmd)
@@ -240,7 +309,7 @@ static const char *check_state(const char *s)
 {
 	static const char *const states[] = {
 		"delay", "ready", "running", "accepted", "paused",
-		"finished", "failed", "cancelled", "requeued",
+		"finished", "failed", "cancelled", "requeued", "skipped",
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(states); i++) {
@@ -298,6 +367,71 @@ static const char *set_for(struct options *opt, const char *arg)
 	const char *err = read_duration(arg, &opt->for_us);
 
 	return !err && !opt->for_us ? "cannot be 0" : err;
+}
+
+static const char *set_every(struct options *opt, const char *arg)
+{
+	const char *err = read_duration(arg, &opt->schedule.every_us);
+
+	if (err)
+		return err;
+	if (opt->schedule.every_us % 1000 || !opt->schedule.every_us)
+		return "is in whole milliseconds, and not 0";
+	if (opt->schedule.every_us > INT64_C(36525) * 86400 * USEC_PER_SEC)
+		return "is up to 100 years";
+	return NULL;
+}
+
+static const char *set_grace(struct options *opt, const char *arg)
+{
+	const char *err = read_duration(arg, &opt->schedule.grace_us);
+
+	if (err)
+		return err;
+	if (opt->schedule.grace_us < USEC_PER_SEC ||
+	    opt->schedule.grace_us > INT64_C(86400) * USEC_PER_SEC ||
+	    opt->schedule.grace_us % 1000)
+		return "is from a second to a day, in whole milliseconds";
+	return NULL;
+}
+
+static const char *set_schedule_option(struct options *opt, int key, const char *arg)
+{
+	struct schedule_options *said = &opt->schedule;
+
+	switch (key) {
+	case OPT_CRON:
+		return set_text(&said->cron, arg);
+	case OPT_TZ:
+		return set_text(&said->tz, arg);
+	case OPT_EVERY:
+		return set_every(opt, arg);
+	case OPT_START:
+		return set_text(&said->start, arg);
+	case OPT_END:
+		return set_text(&said->end, arg);
+	case OPT_COUNT:
+		return read_number(arg, 1, INT64_C(1) << 53, &said->count);
+	case OPT_MISFIRE:
+		return set_text(&said->misfire, arg);
+	case OPT_GRACE:
+		return set_grace(opt, arg);
+	case OPT_OVERLAP:
+		return set_text(&said->overlap, arg);
+	case OPT_BROADCAST:
+		said->broadcast = true;
+		return NULL;
+	case OPT_PAUSED:
+		said->paused = true;
+		return NULL;
+	case OPT_PRUNE:
+		said->prune = true;
+		return NULL;
+	case OPT_DRY_RUN:
+		said->dry_run = true;
+		return NULL;
+	}
+	return NULL;
 }
 
 /* What is wrong with @arg, or NULL. */
@@ -373,7 +507,7 @@ static const char *set_option(struct options *opt, int key, const char *arg)
 		opt->help = true;
 		return NULL;
 	}
-	return NULL;
+	return set_schedule_option(opt, key, arg);
 }
 
 /* getopt_long()'s own message has the name of the program alone. */
@@ -438,6 +572,22 @@ static int call_command(enum command cmd, const struct options *opt, int nr, cha
 		return cmd_service_pause(opt, args[0], false);
 	case SERVICE_RM:
 		return cmd_service_rm(opt, args[0]);
+	case SCHEDULE_PUT:
+		return cmd_schedule_put(opt, nr, args);
+	case SCHEDULE_LS:
+		return cmd_schedule_ls(opt);
+	case SCHEDULE_SHOW:
+		return cmd_schedule_show(opt, args[0]);
+	case SCHEDULE_RM:
+		return cmd_schedule_rm(opt, args[0]);
+	case SCHEDULE_PAUSE:
+		return cmd_schedule_pause(opt, args[0], true);
+	case SCHEDULE_RESUME:
+		return cmd_schedule_pause(opt, args[0], false);
+	case SCHEDULE_RUN:
+		return cmd_schedule_run(opt, args[0]);
+	case SCHEDULE_APPLY:
+		return cmd_schedule_apply(opt, args[0]);
 	case DEAD_LS:
 		return cmd_dead_ls(opt, nr ? args[0] : NULL);
 	case DEAD_REQUEUE:

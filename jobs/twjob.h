@@ -24,6 +24,13 @@ enum {
 	STATUS_DIFFERS = 5,	/* of two files that were compared */
 };
 
+/* struct schedule_options: of "schedule" */
+struct schedule_options {
+	const char *cron, *tz, *start, *end, *misfire, *overlap;
+	int64_t every_us, count, grace_us;
+	bool broadcast, paused, prune, dry_run;
+};
+
 /** struct options - of all commands; NULL or 0 if not given */
 struct options {
 	const char *conninfo;
@@ -43,6 +50,7 @@ struct options {
 	int nr_takes, nr_concurrency;
 	int64_t for_us;
 	bool list, diff;
+	struct schedule_options schedule;
 	char **command;		/* of "work", NULL behind its last argument */
 };
 
@@ -50,6 +58,9 @@ struct options {
 const char *read_duration(const char *s, int64_t *us);
 const char *read_when(const char *s, struct options *opt);
 const char *read_number(const char *s, int64_t least, int64_t most, int64_t *nr);
+
+/* What --payload, --file or standard input say. */
+void read_payload(struct buf *b, const struct options *opt, bool from_stdin);
 
 void tell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 _Noreturn void die(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -18,22 +18,22 @@
  *
  * Rules that hold for every function:
  *
- * - Every time is in nanoseconds, of the clock of the wheel, of which TWHEEL_NEVER is
- *   the end. A function is never called before its time, and less than one tick of the
+ * - Every time is in nanoseconds on the clock of the wheel; TWHEEL_NEVER means never. A
+ *   function is never called before its time. It is called less than one tick of the
  *   wheel after it, plus the slack that was given, if the program calls
  *   twheel_dispatch() as soon as the descriptor is readable.
- * - What returns an int returns 0 or more, or a negative errno. A call that fails has
- *   changed nothing, unless its description says otherwise.
+ * - Functions that return an int return 0 or more, or a negative errno. A call that fails
+ *   has changed nothing, unless its description says otherwise.
  * - A wheel belongs to one thread at a time. Threads take a wheel each. After fork(2)
  *   the child must leave the wheel alone, but for twheel_close(), which does not
  *   disturb the parent's.
- * - A function that is called for a timer may do anything with any timer: arm, move,
- *   cancel and free it, its own too. It may dispatch, which takes stack each time. It may
- *   close the wheel, but not use it any more then. It must not leave by longjmp() or by an
+ * - A function that is called for a timer may do anything with any timer, its own included:
+ *   arm, move, cancel and free it. It may dispatch, which takes more stack each time. It may
+ *   close the wheel, and must not use it after that. It must not leave by longjmp() or by an
  *   exception.
- * - A struct twheel_timer is the program's. It is zeroed once, before its first use, and
- *   may be freed, moved or reused whenever it is not armed. Nothing ever refers to a
- *   timer that is not armed.
+ * - A struct twheel_timer belongs to the program. Zero it once, before its first use. It may
+ *   be freed, moved or reused whenever it is not armed: nothing ever refers to a timer that
+ *   is not armed.
  */
 #ifndef TWHEEL_H
 #define TWHEEL_H
@@ -122,14 +122,14 @@ enum twheel_clock {
 };
 
 /**
- * struct twheel_options - for twheel_open(); zeroes are good
+ * struct twheel_options - for twheel_open(); zeroes are the defaults
  * @backend:  where the timers are
  * @clock:    which clock
  * @tick_ns:  granularity: the largest power of two that is not above this, of 4,096 ns
  *            to 1.07 s. 0: 1.05 ms
- * @slack_ns: of each timer that is armed without one of its own
- * @capacity: at most so many timers at one time. 0: as many as the device gives by
- *            default, or as there can be
+ * @slack_ns: slack of each timer that is armed without one of its own
+ * @capacity: the largest number of timers at one time. 0: the default of the device, or
+ *            in the process as many as there can be
  * @resv:     must be 0
  */
 struct twheel_options {
@@ -144,12 +144,12 @@ struct twheel_options {
 /**
  * struct twheel_spec - for twheel_arm_spec(): everything about a timer
  * @expires_ns:  when it is due first, an absolute time; TWHEEL_NEVER parks it
- * @interval_ns: then again each so many. 0: once
+ * @interval_ns: the period after that. 0: it is due once
  * @slack_ns:    how much later it may be called, so that wake-ups are shared and
- *               operations saved. 0: as twheel_options.slack_ns has it
- * @count:       how often a periodic timer is due in all, periods that are missed
- *               included. 0: until it is cancelled
- * @misfire:     what becomes of periods that pass without a call, enum twheel_misfire:
+ *               operations saved. 0: twheel_options.slack_ns
+ * @count:       how often a periodic timer is due in all, including periods that are
+ *               missed. 0: until it is cancelled
+ * @misfire:     what happens to periods that pass without a call, enum twheel_misfire:
  *               TWHEEL_MISFIRE_COUNT (one call, with their number), _BURST (a call for
  *               each), _SKIP (one call, without their number)
  * @resv:        must be 0
@@ -166,15 +166,15 @@ struct twheel_spec {
 /**
  * struct twheel_counts - for twheel_stats(): what has been going on
  * @armed:    timers armed now
- * @pending:  timers that the kernel (or what stands for it in the process) has for them
+ * @pending:  timers of the kernel (or of the wheel in the process) that are held for them
  * @arms:     timers armed by the program
- * @moves:    armed ones that were armed anew
- * @cancels:  armed ones that were cancelled
+ * @moves:    timers that were armed again while they were armed
+ * @cancels:  armed timers that were cancelled
  * @calls:    functions called
  * @records:  expiries that were read
- * @sent:     operations sent, by which timers of the kernel were got, set or given back
- * @syscalls: system calls made; those to wait, and to look at the clock or the descriptor,
- *            are not counted
+ * @sent:     operations that were sent to acquire, set or give back timers of the kernel
+ * @syscalls: system calls, except those to wait, to read the clock and to poll the
+ *            descriptor
  * @resv:     0
  * @lateness: calls that were late by l ns, 2^(i-1) <= l < 2^i; [0]: not at all. What slack
  *            allows counts as late here
@@ -196,7 +196,7 @@ struct twheel_counts {
 /**
  * twheel_open() - make a wheel
  * @w:       out: the wheel; NULL after an error
- * @options: what is special about it, or NULL
+ * @options: what differs from the defaults, or NULL
  *
  * With TWHEEL_AUTO it works on any Linux, module or not.
  *
@@ -210,8 +210,9 @@ int twheel_open(struct twheel **w, const struct twheel_options *options);
  * twheel_close() - end a wheel
  * @w: the wheel, or NULL
  *
- * What is armed is forgotten, without a call and without a look at it: its memory may be
- * gone already. Zero a timer that was armed before it is used with another wheel.
+ * Armed timers are forgotten: their functions are not called, and the timers are not touched,
+ * so that their memory may have been freed before. Zero a timer that was armed before it is
+ * used with another wheel.
  */
 void twheel_close(struct twheel *w);
 
@@ -220,7 +221,7 @@ void twheel_close(struct twheel *w);
  * @w: the wheel
  *
  * It is readable, level-triggered, when twheel_dispatch() has something to do. Only
- * poll(2), select(2), epoll(7) and the like may be done to it.
+ * poll(2), select(2), epoll(7) and the like may be used with it.
  *
  * Return: the descriptor.
  */
@@ -245,8 +246,8 @@ uint64_t twheel_now(const struct twheel *w);
 /**
  * twheel_arm() - call a function once, after a time
  * @w:        the wheel
- * @t:        the timer. If it is armed, this moves it; what was armed before does not
- *            matter any more
+ * @t:        the timer. If it is armed, this moves it; the time and function that it was
+ *            armed with before are forgotten
  * @delay_ns: from now
  * @fn:       the function
  *
@@ -272,7 +273,8 @@ int twheel_arm_at(struct twheel *w, struct twheel_timer *t, uint64_t expires_ns,
  * twheel_every() - call a function again and again
  * @w:           the wheel
  * @t:           the timer, as for twheel_arm()
- * @interval_ns: first after this, and then each so many, without drift. Not 0
+ * @interval_ns: the period, which is also the time until the first call; there is no
+ *               drift. Not 0
  * @fn:          the function
  *
  * Return: as twheel_arm().
@@ -281,10 +283,10 @@ int twheel_every(struct twheel *w, struct twheel_timer *t, uint64_t interval_ns,
 		 twheel_fn *fn);
 
 /**
- * twheel_arm_spec() - arm a timer with everything that there is to say about it
+ * twheel_arm_spec() - arm a timer with all of its properties
  * @w:    the wheel
  * @t:    the timer, as for twheel_arm()
- * @spec: what there is to say
+ * @spec: the properties
  * @fn:   the function
  *
  * Return: as twheel_arm().
@@ -293,11 +295,11 @@ int twheel_arm_spec(struct twheel *w, struct twheel_timer *t, const struct twhee
 		    twheel_fn *fn);
 
 /**
- * twheel_cancel() - see to it that a timer is not called
+ * twheel_cancel() - cancel a timer
  * @w: the wheel
  * @t: the timer
  *
- * From now on its function is not called for what was armed, and nothing refers to it.
+ * After this its function is not called, and nothing refers to the timer.
  *
  * Return: 1 if it was armed, 0 if it was not. -EINVAL: it is armed, but not in this wheel.
  */
@@ -328,12 +330,12 @@ static inline uint64_t twheel_deadline(const struct twheel_timer *t)
 /**
  * twheel_dispatch() - call what is due
  * @w:   the wheel
- * @max: at most so many functions; 0 for as many as are due
+ * @max: the most functions that are called; 0 for all that are due
  *
- * Does not wait. If it stops at @max the descriptor stays readable, as it does if timers
- * have several periods to make up for by TWHEEL_MISFIRE_BURST: not many more functions are
- * called than there are timers. While a function is called the descriptor tells nothing: who
- * waits there dispatches first.
+ * Does not wait. If it stops at @max the descriptor stays readable. It also stays readable if
+ * timers have several periods to make up for (TWHEEL_MISFIRE_BURST): one dispatch does not call
+ * many more functions than there are timers. While a function runs, the descriptor does not
+ * tell what is due: a function that wants to wait for it has to dispatch first.
  *
  * Return: how many were called. -EINVAL: @max is negative. Other errors only if something was
  * done to the descriptor that may not be; functions may have been called before.
@@ -341,11 +343,11 @@ static inline uint64_t twheel_deadline(const struct twheel_timer *t)
 int twheel_dispatch(struct twheel *w, int max);
 
 /**
- * twheel_flush() - send what waits to be sent
+ * twheel_flush() - send operations that wait to be sent to the kernel
  * @w: the wheel
  *
- * Never needed: what waits is sent in time. For who is about to hand the processor over
- * for long, or wants to know that the kernel has taken everything.
+ * Never needed: operations that wait are sent in time. It is for programs that are about to
+ * stop running for long, or want to know that the kernel has accepted everything.
  *
  * Return: 0, or an error as of twheel_dispatch().
  */
@@ -355,8 +357,8 @@ int twheel_flush(struct twheel *w);
  * twheel_next() - when twheel_dispatch() is to be called next
  * @w: the wheel
  *
- * For who has no descriptor to wait for, but a time, and for simulations. There may be
- * nothing to call then, if timers were moved or cancelled; but not before.
+ * For programs that cannot wait for a descriptor, and for simulations. Nothing is due before
+ * that time; at that time there may be nothing due either, if timers were moved or cancelled.
  *
  * Return: the time, TWHEEL_NEVER if there is none.
  */
@@ -382,8 +384,8 @@ void twheel_stop(struct twheel *w);
 /**
  * twheel_advance() - move the manual clock
  * @w:     the wheel
- * @to_ns: the new time, not before the present one. Whoever's tick has begun by then is
- *         called by the next twheel_dispatch()
+ * @to_ns: the new time, not before the present one. Timers whose tick has begun by then
+ *         are called by the next twheel_dispatch()
  *
  * Return: 0. -EINVAL: not a manual clock, or backwards.
  */

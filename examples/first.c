@@ -11,7 +11,8 @@ struct request {
 
 static void give_up(struct twheel *w, struct twheel_timer *t, uint64_t missed)
 {
-	(void)w, (void)missed;
+	(void)w;
+	(void)missed;
 	printf("%s: no answer\n", TWHEEL_CONTAINER(t, struct request, deadline)->name);
 }
 

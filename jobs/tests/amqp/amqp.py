@@ -226,6 +226,7 @@ def full(w):
     refused = w.wait(lambda: w.metric("amqp_refused_total") >= 4)
     consumer = w.rabbit.consume("full")
     done = all([w.is_finished(job) for job in jobs])
+    w.wait(lambda: len(consumer.jobs) == 6)
     return differs((refused, done, set(consumer.jobs)), (True, True, set(jobs)))
 
 
@@ -374,7 +375,8 @@ def stopped(w):
     finally:
         w.rabbit.go_on()
     done = all([w.is_finished(job) for job in jobs])
-    return over or differs((moved, done, set(jobs) <= set(consumer.jobs)), (True, True, True))
+    came = w.wait(lambda: set(jobs) <= set(consumer.jobs))
+    return over or differs((moved, done, came), (True, True, True))
 
 
 @test("a node that is drained while its broker stands still ends in time, and loses nothing")
@@ -391,7 +393,21 @@ def drain_still(w):
         w.rabbit.go_on()
     w.node = w.replace_node(w.node)
     done = all([w.is_finished(job) for job in jobs])
-    return differs((status, done, set(jobs) <= set(consumer.jobs)), (0, True, True))
+    came = w.wait(lambda: set(jobs) <= set(consumer.jobs))
+    return differs((status, done, came), (0, True, True))
+
+
+@test("what a node without a connection has not sent is ready again as soon as it is drained")
+def drain_down(w):
+    w.with_queue("unsent", timeout_ms=3600000)
+    w.node = w.replace_node(w.node, url=w.rabbit.url.replace("guest:guest", "guest:wrong"))
+    job = w.submit("unsent")
+    queued = w.wait(lambda: w.metric("amqp_queued") == 1)
+    w.node.signal(signal.SIGTERM)
+    w.node.process.wait(LONG)
+    state = w.state(job)
+    w.node = w.replace_node(w.node)
+    return differs((queued, state, w.is_finished(job)), (True, "ready", True))
 
 
 @test("a node that is drained with messages in flight records all that is confirmed")

@@ -120,6 +120,7 @@ $$;
 -- EXCHANGE/ROUTING-KEY. Without an exchange it is a queue's name, which then there has to be.
 create function twheel.amqp_target_is_good(target text) returns boolean language sql immutable as $$
 	select target collate "C" ~ '^[A-Za-z0-9_.:-]{0,127}/[^\x01-\x1f\x7f]*$' and target <> '/'
+		and target !~ '^[a-z]+://'	-- an URL is a mistake
 		and octet_length(split_part(target, '/', 1)) + 256 >= octet_length(target)
 $$;
 

@@ -58,6 +58,7 @@ struct rehearsed_service {
  * @most_waiting: of that
  * @overlaps: how often it was due while a job of it ran
  * @overlap_us: the first of those
+ * @r:        the rehearsal that it is in
  */
 struct rehearsed {
 	struct twheel_timer timer, over;

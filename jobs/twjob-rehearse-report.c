@@ -493,7 +493,7 @@ static void print_overlaps(const struct rehearsal *r, const struct view *view)
 		       grouped(s->most), grouped((uint64_t)s->concurrency),
 		       stamp(view->zone, s->most_us, text));
 		if (s->exceeded)
-			printf("    %s begin while %s run already, first at %s: they have to wait\n",
+			printf("    %s begin while %s run already, first at %s: they wait\n",
 			       grouped(s->exceeded), grouped((uint64_t)s->concurrency),
 			       stamp(view->zone, s->exceeded_us, text));
 	}

@@ -741,6 +741,8 @@ int main(int argc, char **argv)
 		status = help_of(argc - optind - 1, argv + optind + 1, &opt);
 	else
 		status = find_command(argc - optind, argv + optind, &opt);
+	free(opt.takes);
+	free(opt.concurrency);
 	if (fflush(stdout) || ferror(stdout))
 		die(STATUS_FAILED, "cannot write the output: %s", strerror(errno));
 	return status;

@@ -155,6 +155,7 @@ extern const struct tw_backend tw_device, tw_local;
  * @depth:     calls of twheel_dispatch() within each other
  * @closed:    by a function; memory is freed when the last of those calls returns
  * @stopped:   twheel_run() is to return
+ * @has_given_fd: the program knows the descriptor, see tw_is_silent()
  * @counts:    for twheel_stats()
  */
 struct twheel {

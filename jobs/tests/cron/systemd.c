@@ -11,13 +11,15 @@
  * Where clocks are set the two do not mean the same. What differs is only counted if it is one of
  * these, and else is a failure:
  *
- *   left-out   clocks are set forward over a time: here it comes when they are, there it does not
+ *   left-out   clocks are set forward over a time: here it comes when they are, there not
  *   twice      clocks are set back: here a time that is there twice comes the first time alone;
  *              there also the second time, if it is asked for what follows the first
  *   real-time  "*" in hours or minutes: here it goes on as the hours pass, there none comes in
  *              what is there the second time
- *   stuck      clocks are set forward: there "*" fails ("Infinite loop in calendar calculation") or
- *              goes on the next day only
+ *   second     clocks are set back for good: here a time that is there twice comes the first time,
+ *              there the second time
+ *   stuck      clocks are set forward within a day: a right time comes here, and not there
+ *              ("Infinite loop in calendar calculation", or without a word)
  *   past       clocks are set back: there the answer is not after the instant that was asked for
  */
 #include <dlfcn.h>
@@ -27,6 +29,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "buf.h"
 #include "cron.h"
 
 #define BEGIN	(3 * DAY)		/* local times before 1970 are none of ours */
@@ -52,12 +55,12 @@ static const struct {
 	{ "0 0 23 L * ?", "*-*~01 23:00:00" },
 };
 
-#define NR	(sizeof(expressions) / sizeof(expressions[0]))
+#define NR	(ARRAY_SIZE(expressions))
 
-enum { SAME, LEFT_OUT, TWICE, REAL_TIME, STUCK, PAST, WRONG, CLASSES };
+enum { SAME, LEFT_OUT, TWICE, REAL_TIME, SECOND, STUCK, PAST, WRONG, CLASSES };
 
 static const char *const classes[CLASSES] = {
-	"the same", "left-out", "twice", "real-time", "stuck", "past", "wrong"
+	"the same", "left-out", "twice", "real-time", "second", "stuck", "past", "wrong"
 };
 
 static struct cron crons[NR];
@@ -117,9 +120,21 @@ static bool is_second(const struct zone *z, int64_t instant)
 	return by < 0 && instant < at - by;
 }
 
+/* By the C library; of which days only the month is looked at. */
+static bool is_time_of(const struct cron *c, int64_t instant)
+{
+	time_t at = instant;
+	struct tm tm;
+
+	localtime_r(&at, &tm);
+	return c->seconds >> tm.tm_sec & 1 && c->minutes >> tm.tm_min & 1 &&
+	       c->hours >> tm.tm_hour & 1 && c->months >> (tm.tm_mon + 1) & 1;
+}
+
 static int class_of(const struct zone *z, size_t i, int64_t after, int64_t here, int64_t there)
 {
 	int64_t at;
+	int32_t by;
 
 	if (there <= after)
 		return change_before(z, after + DAY, &at) < 0 ? PAST : WRONG;
@@ -129,7 +144,11 @@ static int class_of(const struct zone *z, size_t i, int64_t after, int64_t here,
 		return TWICE;
 	if (here < there && is_second(z, here) && crons[i].real_time)
 		return REAL_TIME;
-	if (here < there && change_before(z, here, &at) > 0 && at > here - DAY && crons[i].real_time)
+	by = change_before(z, there, &at);
+	if (here < there && is_second(z, there) && there - here == -by)
+		return SECOND;
+	if (here < there && change_before(z, here + DAY, &at) > 0 && at > here - DAY &&
+	    is_time_of(&crons[i], here))
 		return STUCK;
 	return WRONG;
 }
@@ -177,7 +196,7 @@ static void compare_zone(const char *name, unsigned int share, unsigned int turn
 	for (at = BEGIN; at < END; at = until) {
 		zone_offset(z, at, &until);
 		for (i = 0; i < NR; i++)
-			for (j = 0; j < sizeof(around) / sizeof(around[0]); j++)
+			for (j = 0; j < ARRAY_SIZE(around); j++)
 				if (!((i + j * NR + turn) % share) && at + around[j] >= BEGIN)
 					compare(z, name, i, at + around[j]);
 	}

@@ -465,7 +465,8 @@ void fire_note_late(struct node *n, int64_t late_us)
  * Sends it when the job is due; by the clock of the database, as of the answer to the mark. That
  * may have come late: nothing is sent any more when others may look for what came of it, which
  * is by the time that the mark gave, and that was given after the mark was sent. How long the
- * service gives a call may have changed since: it is what the mark was sent with that counts.
+ * service gives a call may have changed since: it is what the mark was sent with that counts. Nothing
+ * was marked longer before it is due than it may be, whatever the clock was set to meanwhile.
  */
 static void begin_call(struct node *n, const struct db_answer *a, int i, struct service *s,
 		       uint32_t timeout_ms)
@@ -487,6 +488,8 @@ static void begin_call(struct node *n, const struct db_answer *a, int i, struct 
 	uuid_to_text(db_text(r, i, 6), c->idem);
 	buf_add(&c->payload, db_text(r, i, 7), db_len(r, i, 7));
 	snprintf(c->token, sizeof(c->token), "%s", db_text(r, i, 8));
+	if (wait_us > LEAD_US)
+		wait_us = LEAD_US;
 	c->begin_ns = wait_us > 0 ? now_ns + wait_us * 1000 : now_ns;
 	c->deadline_ns = (c->begin_ns < last_ns ? c->begin_ns : last_ns) +
 			 timeout_ms * TWHEEL_MSEC;

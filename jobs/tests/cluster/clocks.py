@@ -202,3 +202,28 @@ def database_back_takeover(c):
     time.sleep(8)
     c.tool.set(0)
     return ends(c, twice_allowed=True)
+
+
+@test("a call whose mark is under way as the database's clock is set an hour back is made", nodes=1,
+      around=of_database)
+def database_back_in_mark(c):
+    """After the statement saw that the job is due, and before it tells the time to the node."""
+    c.sql("""create table app.hold (); insert into app.hold default values;
+create function app.hold() returns trigger language plpgsql as $$
+begin
+	while exists (select from app.hold) loop	-- to sleep is to go by the clock
+	end loop;
+	return new;
+end $$;
+create trigger hold before update on twheel.job for each row when (new.state = 1 and old.state = 0)
+	execute function app.hold();""")
+    c.submit(c.nodes[0], "http", 1, 500)
+    if not c.wait(lambda: c.sql("select count(*) from pg_stat_activity where state = 'active' and "
+                                "application_name like 'twheeld % fire'") == "1"):
+        return "it is not marked"
+    time.sleep(0.5)
+    c.tool.set(-3600)
+    c.sql("delete from app.hold")
+    time.sleep(1)
+    c.tool.set(0)
+    return "" if c.wait(lambda: c.consumer.journal) else "it is not"

@@ -224,7 +224,7 @@ void horizon_catch_up(struct node *n)
 	horizon_look(n);
 }
 
-static void drop_all(struct node *n, int shard)
+static void drop_all(struct node *n, uint64_t shards)
 {
 	struct horizon *h = &n->horizon;
 	struct job *job, *next;
@@ -233,7 +233,7 @@ static void drop_all(struct node *n, int shard)
 	for (i = 0; i < h->nr_buckets; i++) {
 		for (job = h->table[i]; job; job = next) {
 			next = job->chain;
-			if (shard < 0 || job->shard == shard)
+			if (shards & 1ULL << job->shard)
 				horizon_drop(n, job);
 		}
 	}
@@ -562,16 +562,16 @@ void horizon_own(struct node *n, int shard)
 	horizon_look(n);
 }
 
-void horizon_disown(struct node *n, int shard)
+void horizon_disown(struct node *n, uint64_t shards)
 {
-	drop_all(n, shard);
+	drop_all(n, shards);
 }
 
 void horizon_forget(struct node *n)
 {
 	struct look *l = n->horizon.look;
 
-	drop_all(n, -1);
+	drop_all(n, ~0ULL);
 	snapshots_void(&l->snapshots);
 }
 
@@ -608,7 +608,7 @@ void horizon_close(struct node *n)
 	db_close(&n->horizon.db);
 	n->horizon.was_full = false;
 	twheel_cancel(n->loop.wheel, &n->horizon.timer);
-	drop_all(n, -1);
+	drop_all(n, ~0ULL);
 	free(n->horizon.table);
 	snapshots_free(&n->horizon.look->snapshots);
 	free(n->horizon.look);

@@ -181,25 +181,32 @@ static void own(struct node *n, int shard, int64_t fence)
 	plan_own(n);
 }
 
-static void disown(struct node *n, int shard, enum hold hold)
+/* Of those in @shards; all at once, as what is in memory is gone through. */
+static void disown(struct node *n, uint64_t shards, enum hold hold)
 {
 	struct lease *l = &n->lease;
+	uint64_t owned = 0;
+	int i;
 
-	if (l->hold[shard] == HOLD_OWNED) {
-		l->nr_owned--;
-		horizon_disown(n, shard);
+	for (i = 0; i < NR_SHARDS; i++) {
+		if (!(shards & 1ULL << i))
+			continue;
+		if (l->hold[i] == HOLD_OWNED)
+			owned |= 1ULL << i;
+		l->hold[i] = hold;
 	}
-	l->hold[shard] = hold;
+	if (!owned)
+		return;
+	l->nr_owned -= (uint32_t)__builtin_popcountll(owned);
+	horizon_disown(n, owned);
 }
 
 /* Forgets all, to join under another uuid. */
 static void rejoin(struct node *n)
 {
 	struct lease *l = &n->lease;
-	int i;
 
-	for (i = 0; i < NR_SHARDS; i++)
-		disown(n, i, HOLD_NONE);
+	disown(n, ~0ULL, HOLD_NONE);
 	l->joined = false;
 	__atomic_store_n(&l->valid_ns, 0, __ATOMIC_RELAXED);
 	l->nr_peers = 0;
@@ -405,11 +412,13 @@ static void send_leave(struct node *n, bool all)
 
 void lease_drain(struct node *n)
 {
+	uint64_t shards = 0;
 	int i;
 
 	for (i = 0; i < NR_SHARDS; i++)
 		if (n->lease.hold[i] == HOLD_OWNED)
-			disown(n, i, HOLD_LEAVING);
+			shards |= 1ULL << i;
+	disown(n, shards, HOLD_LEAVING);
 	if (n->lease.joined)
 		send_leave(n, true);
 	n->lease.joined = false;
@@ -419,11 +428,17 @@ void lease_drain(struct node *n)
 static void leave_some(struct node *n)
 {
 	struct lease *l = &n->lease;
+	uint32_t nr = l->nr_owned;
+	uint64_t shards = 0;
 	int i;
 
-	for (i = NR_SHARDS - 1; i >= 0 && l->nr_owned > l->share; i--)
-		if (l->hold[i] == HOLD_OWNED)
-			disown(n, i, HOLD_LEAVING);
+	for (i = NR_SHARDS - 1; i >= 0 && nr > l->share; i--) {
+		if (l->hold[i] != HOLD_OWNED)
+			continue;
+		shards |= 1ULL << i;
+		nr--;
+	}
+	disown(n, shards, HOLD_LEAVING);
 	log_note("leave node=%s owned=%u", l->text, l->nr_owned);
 	send_leave(n, false);
 }
@@ -431,7 +446,7 @@ static void leave_some(struct node *n)
 static void got_mine(void *arg, const struct db_answer *a)
 {
 	struct node *n = arg;
-	bool still[NR_SHARDS] = {};
+	uint64_t still = 0;
 	int i, shard;
 
 	n->lease.taking = false;
@@ -441,12 +456,10 @@ static void got_mine(void *arg, const struct db_answer *a)
 		shard = db_int(a->result, i, 0);
 		if (shard < 0 || shard >= NR_SHARDS)
 			continue;
-		still[shard] = true;
+		still |= 1ULL << shard;
 		own(n, shard, db_int8(a->result, i, 1));
 	}
-	for (i = 0; i < NR_SHARDS; i++)
-		if (!still[i])
-			disown(n, i, HOLD_NONE);
+	disown(n, ~still, HOLD_NONE);
 }
 
 static void send_mine(struct node *n)
@@ -460,6 +473,7 @@ static void send_mine(struct node *n)
 
 void lease_held(struct node *n, uint64_t sent, const char *held, size_t nr)
 {
+	uint64_t lost = 0;
 	int i;
 
 	for (i = 0; i < NR_SHARDS; i++) {
@@ -468,8 +482,9 @@ void lease_held(struct node *n, uint64_t sent, const char *held, size_t nr)
 			continue;
 		log_warn("lost shard=%d", i);
 		n->metrics.lost_shards++;
-		disown(n, i, HOLD_NONE);
+		lost |= 1ULL << i;
 	}
+	disown(n, lost, HOLD_NONE);
 }
 
 /* ------------------------------------------------------------------------ beats */

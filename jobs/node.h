@@ -345,7 +345,7 @@ void horizon_close(struct node *n);
 
 /* A shard was taken, or is not owned any more; all that are in memory are to be forgotten. */
 void horizon_own(struct node *n, int shard);
-void horizon_disown(struct node *n, int shard);
+void horizon_disown(struct node *n, uint64_t shards);
 void horizon_forget(struct node *n);
 
 /*

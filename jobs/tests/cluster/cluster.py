@@ -17,6 +17,8 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 TWHEELD = os.environ.get("TWHEELD", os.path.join(HERE, "../../../build/jobs/twheeld"))
 POSTGRES = os.path.join(HERE, "..", "postgres")
+BACKEND = os.environ.get("BACKEND", "local")    # of libtwheel
+PATIENCE = float(os.environ.get("PATIENCE", "1"))    # what is waited for has so much more time
 
 SQL = """
 create schema app;
@@ -44,6 +46,33 @@ end $$;
 
 def boottime():
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Psql:
+    """A session, as to start one costs more than most statements."""
+
+    def __init__(self, conninfo):
+        self.process = subprocess.Popen(
+            ["psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", conninfo], text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def sql(self, text):
+        """What it printed. The session is over if that is an error."""
+        try:
+            self.process.stdin.write(text + "\n;\n\\echo \x01\n")
+            self.process.stdin.flush()
+        except OSError:
+            pass
+        lines = []
+        for line in self.process.stdout:
+            if line == "\x01\n":
+                return "".join(lines).strip()
+            lines.append(line)
+        raise RuntimeError(self.process.stderr.read() or "psql ended")
+
+    def close(self):
+        self.process.kill()
+        self.process.communicate()
 
 
 def free_port():
@@ -146,7 +175,7 @@ class Node:
         self.process = None
 
     def start(self):
-        options = ["database=" + self.conninfo, "name=" + self.name, "backend=local",
+        options = ["database=" + self.conninfo, "name=" + self.name, "backend=" + BACKEND,
                    "listen=127.0.0.1:%d" % self.port, *self.options]
         args = [self.twheeld] + [arg for o in options for arg in ("-o", o)]
         with open(self.log, "ab") as log:
@@ -250,7 +279,7 @@ class Cluster:
         self.pg_env, self.pg_prefix = dict(pg_env), list(pg_prefix)
         self.folder = tempfile.mkdtemp()
         self.pg = pg or os.path.join(self.folder, "pg")
-        self.consumer = None
+        self.consumer = self.psql = None
         self.others = []        # folders of other servers
         self.books = []
         os.chmod(self.folder, 0o755)
@@ -289,6 +318,7 @@ class Cluster:
         return self.nodes[-1]
 
     def postgres(self, what, *options, pg=None):
+        self.hang_up()
         subprocess.run(self.pg_prefix + [POSTGRES, what, pg or self.pg, *options], check=True,
                        env=dict(os.environ, **self.pg_env), stdout=subprocess.DEVNULL,
                        stdin=subprocess.DEVNULL)
@@ -297,11 +327,19 @@ class Cluster:
         return "host=%s port=5432 user=postgres dbname=postgres" % self.pg
 
     def sql(self, text):
-        done = subprocess.run(["psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", self.conninfo()],
-                              input=text, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(done.stderr)
-        return done.stdout.strip()
+        if not self.psql:
+            self.psql = Psql(self.conninfo())
+        try:
+            return self.psql.sql(text)
+        except RuntimeError:
+            self.hang_up()
+            raise
+
+    def hang_up(self):
+        """The next statement has a session of its own."""
+        if self.psql:
+            self.psql.close()
+            self.psql = None
 
     def rows(self, text):
         return [line.split("|") for line in self.sql(text).splitlines()]
@@ -328,7 +366,7 @@ class Cluster:
             time.sleep(0.1)
 
     def wait(self, condition, seconds=60):
-        end = time.monotonic() + seconds
+        end = time.monotonic() + seconds * PATIENCE
         while time.monotonic() < end:
             try:
                 if condition():

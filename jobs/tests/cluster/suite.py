@@ -9,7 +9,7 @@ import re
 import time
 import traceback
 
-from cluster import Cluster, percentiles
+from cluster import BACKEND, Cluster, percentiles
 
 TESTS = []
 NEVER = ("missed", "early", "doubled", "ended_twice", "after_cancel")
@@ -37,6 +37,9 @@ def check(c, twice_allowed=False, seconds=90, early=0.0):
     for name in NEVER + (() if twice_allowed else ("called_twice",)) + ("owed",):
         if book[name]:
             wrong.append("%s: %d, as %s" % (name, len(book[name]), book[name][:5]))
+    for row in c.rows("select id, service, state, attempt, shard, at, due from twheel.job "
+                      "order by id limit 5") if book["owed"] else ():
+        print("# owed: " + " ".join(row))
     print("# %d jobs, lateness %s" % (len(c.submitted), percentiles(book["late"])))
     return "; ".join(wrong)
 
@@ -53,8 +56,13 @@ def fill_socket(c, node, stop):
     than any buffer takes. The uuid by which the node owns these."""
     c.submit(node, "http", 1, 0)    # has its statement prepared
     c.wait(lambda: c.consumer.journal, 30)
+    before = set(c.submitted)
+    c.submit(node, "http", 8, 3600000, page=1, payload="x" * 700000)
+    jobs = set(c.submitted) - before
     at = time.time() + 5
-    c.submit(node, "http", 8, 0, page=1, begin=at, payload="x" * 700000)
+    c.sql("select twheel.move(id, to_timestamp(%f)) from unnest('{%s}'::bigint[]) id"
+          % (at, ",".join(map(str, jobs))))
+    c.submitted.update((job, ("http", at)) for job in jobs)
     time.sleep(max(0, at - 1 - time.time()))
     stop()
     stuck = []
@@ -81,6 +89,8 @@ def run_in_cluster(name, around, service, fn):
         finally:
             logs = {n.name: open(n.log, encoding="utf-8").read() for n in c.nodes}
             c.close()
+    if not wrong and not all("wheel backend=%s\n" % BACKEND in log for log in logs.values()):
+        wrong = "a node has its timers elsewhere"
     print("%sok - %s" % ("not " * bool(wrong), name))
     if wrong:
         print("# " + wrong)

@@ -30,8 +30,10 @@
 /* What read_times() reads. */
 #define TIMES	"cron, tz, every_ms, count, start_at, end_at, began, clock_timestamp()"
 
-enum { COLUMN_CRON, COLUMN_TZ, COLUMN_EVERY, COLUMN_COUNT, COLUMN_START, COLUMN_END,
-       COLUMN_BEGAN, COLUMN_CLOCK, NR_COLUMNS };
+enum {
+	COLUMN_CRON, COLUMN_TZ, COLUMN_EVERY, COLUMN_COUNT, COLUMN_START, COLUMN_END,
+	COLUMN_BEGAN, COLUMN_CLOCK, NR_COLUMNS
+};
 
 static void unknown_schedule(struct request *r)
 {
@@ -157,10 +159,6 @@ static void get_schedule(struct request *r)
 
 /* ------------------------------------------------------------------ PUT and PATCH */
 
-#define SAID_TYPES \
-	PG_TEXT, PG_TEXT, PG_TEXT, PG_TEXT, PG_INT8, PG_INT8, PG_TIMESTAMPTZ, PG_TIMESTAMPTZ, \
-	PG_TEXT, PG_INT4, PG_TEXT, PG_BOOL, PG_INT4, PG_BYTEA, PG_BOOL
-
 static const struct db_stmt put = {
 	"api_put_schedule",
 	WAIT "insert into twheel.schedule as s (schedule, service, cron, tz, every_ms, count, "
@@ -174,7 +172,8 @@ static const struct db_stmt put = {
 	"misfire_ms = excluded.misfire_ms, overlap = excluded.overlap, "
 	"broadcast = excluded.broadcast, slack_ms = excluded.slack_ms, "
 	"payload = excluded.payload, paused = excluded.paused returning xmax = 0",
-	{ SAID_TYPES },
+	{ PG_TEXT, PG_TEXT, PG_TEXT, PG_TEXT, PG_INT8, PG_INT8, PG_TIMESTAMPTZ, PG_TIMESTAMPTZ,
+	  PG_TEXT, PG_INT4, PG_TEXT, PG_BOOL, PG_INT4, PG_BYTEA, PG_BOOL },
 };
 
 /* Of the version that was looked at: with another one times are looked at again. */
@@ -189,7 +188,8 @@ static const struct db_stmt patch = {
 	"paused = coalesce($15, paused) from w where schedule = $1 and version = $16 "
 	"and ($2 is null or exists (select from twheel.service v where v.service = $2)) "
 	"returning false",
-	{ SAID_TYPES, PG_INT8 },
+	{ PG_TEXT, PG_TEXT, PG_TEXT, PG_TEXT, PG_INT8, PG_INT8, PG_TIMESTAMPTZ, PG_TIMESTAMPTZ,
+	  PG_TEXT, PG_INT4, PG_TEXT, PG_BOOL, PG_INT4, PG_BYTEA, PG_BOOL, PG_INT8 },
 };
 
 static bool is_given(const struct schedule_spec *spec, enum schedule_field field)
@@ -320,10 +320,14 @@ static void put_schedule(struct request *r)
 /* Times of one kind go when the other kind comes. */
 static void merge_times(struct schedule_times *t, const struct schedule_spec *spec)
 {
-	if (spec->cron || is_null(spec, SCHEDULE_EVERY))
-		t->every_ms = t->count = 0;
-	if (spec->every_ms || is_null(spec, SCHEDULE_CRON))
-		t->cron = t->tz = NULL;
+	if (spec->cron || is_null(spec, SCHEDULE_EVERY)) {
+		t->every_ms = 0;
+		t->count = 0;
+	}
+	if (spec->every_ms || is_null(spec, SCHEDULE_CRON)) {
+		t->cron = NULL;
+		t->tz = NULL;
+	}
 	if (spec->cron)
 		t->cron = spec->cron;
 	if (spec->tz || is_null(spec, SCHEDULE_TZ))

@@ -282,24 +282,13 @@ const struct rehearsed *rehearse_most(const struct rehearsal *r)
 	return most;
 }
 
-static bool is_given(const struct schedule_spec *spec, enum schedule_field field)
-{
-	return spec->given >> field & 1;
-}
-
 static void set_times(struct rehearsed *s, int64_t from_us)
 {
 	const struct schedule_spec *spec = s->spec;
-	const struct schedule_times times = {
-		.cron = spec->cron,
-		.tz = spec->tz,
-		.every_ms = spec->every_ms,
-		.count = spec->count,
-		.start_us = is_given(spec, SCHEDULE_START) ? spec->start_us :
-			    spec->cron ? INT64_MIN : from_us,
-		.end_us = is_given(spec, SCHEDULE_END) ? spec->end_us : INT64_MAX,
-	};
+	struct schedule_times times = schedule_times_of(spec);
 
+	if (!spec->cron && times.start_us == INT64_MIN)
+		times.start_us = from_us;
 	s->state = REHEARSED_WRONG;
 	if (!schedule_set(&s->times, &times, &s->bad))
 		return;

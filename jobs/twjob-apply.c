@@ -27,7 +27,7 @@ struct counts {
 
 /* -------------------------------------------------------------------------- reading */
 
-static void read_file(struct buf *b, const char *name)
+void read_schedules_file(struct buf *b, const char *name)
 {
 	FILE *f = strcmp(name, "-") ? fopen(name, "re") : stdin;
 	char part[65536];
@@ -324,7 +324,7 @@ int cmd_schedule_apply(const struct options *opt, const char *name)
 	struct counts done = { 0 }, told = { 0 };
 	PGconn *db;
 
-	read_file(&text, name);
+	read_schedules_file(&text, name);
 	set_read(&file, &text, name);
 	db = must_open_db(opt->conninfo);
 	PQclear(ask(db, "begin isolation level read committed", 0, NULL));

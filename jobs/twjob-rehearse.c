@@ -3,7 +3,6 @@
  * "twjob rehearse": schedules of files, or of a database, in virtual time.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include "twjob-commands.h"
 #include "twjob-db.h"
 #include "twjob-rehearse.h"
+#include "twjob-schedule.h"
 
 #define DAY_US		(INT64_C(86400) * USEC_PER_SEC)
 #define DEFAULT_US	(30 * DAY_US)
@@ -34,27 +34,6 @@ struct input {
 	unsigned int nr;
 	PGresult *concurrency;
 };
-
-static void read_all(const char *name, struct buf *b)
-{
-	bool is_stdin = !strcmp(name, "-");
-	int fd = is_stdin ? STDIN_FILENO : open(name, O_RDONLY | O_CLOEXEC);
-	static char chunk[65536];
-	ssize_t nr;
-
-	if (fd < 0)
-		die(STATUS_FAILED, "%s: %s", name, strerror(errno));
-	buf_add(b, "", 0);
-	while ((nr = read(fd, chunk, sizeof(chunk))) > 0) {
-		buf_add(b, chunk, nr);
-		if (b->len > MAX_BODY)
-			die(STATUS_USAGE, "%s: is larger than %d bytes", name, MAX_BODY);
-	}
-	if (nr < 0)
-		die(STATUS_FAILED, "%s: %s", name, strerror(errno));
-	if (!is_stdin)
-		close(fd);
-}
 
 static void add_specs(struct input *in, const char *name, const struct buf *text)
 {
@@ -77,7 +56,7 @@ static void read_file(struct input *in, const char *name)
 {
 	struct buf text = {};
 
-	read_all(name, &text);
+	read_schedules_file(&text, name);
 	add_specs(in, name, &text);
 	buf_free(&text);
 }
@@ -104,7 +83,7 @@ static void check_names(const struct input *in)
 	free(sorted);
 }
 
-/* In the form of a file. What has each so many milliseconds and no start began when it was made. */
+/* In the form of a file. What has an interval and no start began when it got that. */
 static void read_database(struct input *in, const struct options *opt)
 {
 	static const char sql[] =
@@ -112,7 +91,7 @@ static void read_database(struct input *in, const struct options *opt)
 		"json_build_object('schedule', schedule, 'service', service, 'cron', cron, "
 		"'tz', tz, 'every_ms', every_ms, 'count', count, "
 		"'start_at', to_char(case when every_ms is not null "
-		"then coalesce(start_at, created) else start_at end at time zone 'UTC', "
+		"then coalesce(start_at, began) else start_at end at time zone 'UTC', "
 		"'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"'), "
 		"'end_at', to_char(end_at at time zone 'UTC', "
 		"'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"'), "

@@ -64,7 +64,8 @@ static const char *stamp(char text[TIME_TEXT], int64_t us, bool given)
 
 PGresult *send_schedule(PGconn *db, const struct schedule_spec *spec)
 {
-	char every_ms[24], count[24], misfire_ms[24], slack_ms[24], start[TIME_TEXT], end[TIME_TEXT];
+	char every_ms[24], count[24], misfire_ms[24], slack_ms[24];
+	char start[TIME_TEXT], end[TIME_TEXT];
 	const char *params[] = {
 		spec->name, spec->service, spec->cron,
 		number(every_ms, spec->every_ms, spec->every_ms), spec->tz,
@@ -123,10 +124,11 @@ static void set_spec(struct schedule_spec *spec, const struct options *opt, char
 static void check_options(const struct options *opt, int nr, char **args)
 {
 	const struct schedule_options *said = &opt->schedule;
+	bool from_stdin = nr == 3;
 
-	if (nr == 3 && strcmp(args[2], "-"))
+	if (from_stdin && strcmp(args[2], "-"))
 		die(STATUS_USAGE, "does not take '%s': see --payload, --file and -", args[2]);
-	if ((nr == 3) + !!opt->payload + !!opt->file > 1)
+	if (from_stdin + !!opt->payload + !!opt->file > 1)
 		die(STATUS_USAGE, "takes one of --payload, --file and -");
 	if (!said->cron == !said->every_us)
 		die(STATUS_USAGE, "needs --cron or --every");

@@ -15,7 +15,7 @@ static const char *open_hint(int err)
 	case ENOENT:
 	case ENODEV:
 	case ENXIO:
-		return " (is the module loaded? try: modprobe twheel)";
+		return " (is the module loaded? twheelctl doctor tells more)";
 	case EACCES:
 		return " (try as root, or give yourself access by a udev rule)";
 	case EPERM:

@@ -33,7 +33,7 @@ static void set_environment(const struct timer_spec *spec, const struct twheel_e
 /* Returns 0 or an errno. The handlers of this program are not for the command */
 static int spawn(const struct exec *x, pid_t *pid)
 {
-	char *argv[] = { "sh", "-c", (char *)x->command, NULL };
+	char * const argv[] = { "sh", "-c", (char *)x->command, NULL };
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attr;
 	int err;
@@ -82,7 +82,7 @@ void exec_start(struct exec *x, const struct timer_spec *spec,
 	x->nr++;
 }
 
-static void ended(struct exec *x, pid_t pid, int status)
+static void note_end(struct exec *x, pid_t pid, int status)
 {
 	unsigned int i;
 
@@ -112,7 +112,7 @@ void exec_reap(struct exec *x)
 		pid = waitpid(-1, &status, WNOHANG);
 		if (pid <= 0)
 			return;
-		ended(x, pid, status);
+		note_end(x, pid, status);
 	}
 }
 

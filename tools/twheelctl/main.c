@@ -19,6 +19,9 @@ enum command {
 	INFO	= 1 << 0,
 	ARM	= 1 << 1,
 	RUN	= 1 << 2,
+	TOP	= 1 << 3,
+	DOCTOR	= 1 << 4,
+	PLOT	= 1 << 5,
 };
 
 static const struct {
@@ -40,6 +43,16 @@ static const struct {
 	  "    cron \"EXPRESSION\" [tz ZONE] [count N] LABEL\n"
 	  "Empty lines and those that begin with # do not count. If a line is bad, it is\n"
 	  "named and nothing is armed.", RUN },
+	{ "top", "",
+	  "Show all wheels of the machine that you may see: whose they are, what they hold,\n"
+	  "how often and how late they fire, and when they wake up next.", TOP },
+	{ "doctor", "",
+	  "Find out why the device is missing, cannot be opened or does not fire, and say\n"
+	  "what to do. Exit status: 0 all is well, 1 it works but near a limit, 3 it does not.",
+	  DOCTOR },
+	{ "plot", " FILE|-",
+	  "Draw the lateness of a run, of which FILE is what --json has printed: for the\n"
+	  "terminal, or with --svg as a picture.", PLOT },
 };
 
 static const struct {
@@ -68,11 +81,18 @@ static const struct {
 	{ "exec", "CMD", "run CMD by the shell for each record, see twheelctl(1)", 'x',
 	  ARM | RUN },
 	{ "quiet", NULL, "print the summary only", 'q', ARM | RUN },
-	{ "json", NULL, "print JSON, one object a line", 'j', INFO | ARM | RUN },
+	{ "json", NULL, "print JSON, one object a line", 'j',
+	  INFO | ARM | RUN | TOP | DOCTOR },
 	{ "dry-run", NULL, "check the input, print the timers, arm none", 'N',
 	  ARM | RUN },
-	{ "device", "PATH", "instead of /dev/twheel", 'd', INFO | ARM | RUN },
-	{ "help", NULL, "this text", 'h', INFO | ARM | RUN },
+	{ "once", NULL, "print one table and end", 'o', TOP },
+	{ "interval", "D", "between two looks, 1s by default", 'i', TOP },
+	{ "sort", "KEY", "fired (the default), armed, late, next, memory or pid", 'S', TOP },
+	{ "proc", "DIR", "instead of /proc, say that of the host in a container", 'P', TOP },
+	{ "root", "DIR", "look at the machine whose root directory is DIR", 'R', DOCTOR },
+	{ "svg", NULL, "print SVG", 'V', PLOT },
+	{ "device", "PATH", "instead of /dev/twheel", 'd', INFO | ARM | RUN | TOP | DOCTOR },
+	{ "help", NULL, "this text", 'h', ~0U },
 };
 
 #define NR_COMMANDS	ARRAY_SIZE(commands)
@@ -172,6 +192,23 @@ static const char *set_option(struct options *opt, int key, const char *arg)
 	case 'N':
 		opt->dry_run = true;
 		break;
+	case 'o':
+		opt->once = true;
+		break;
+	case 'i':
+		err = parse_duration(arg, &opt->interval_ns);
+		return !err && opt->interval_ns < NSEC_PER_SEC / 20 ? "at least 50ms" : err;
+	case 'S':
+		return parse_sort(arg, &opt->sort);
+	case 'P':
+		opt->proc = arg;
+		break;
+	case 'R':
+		opt->root = arg;
+		break;
+	case 'V':
+		opt->svg = true;
+		break;
 	case 'd':
 		opt->device = arg;
 		break;
@@ -231,6 +268,8 @@ static int run_command(size_t cmd, int argc, char **argv)
 {
 	struct options opt = {
 		.device = "/dev/twheel",
+		.proc = "/proc",
+		.root = "",
 		.label = "timer",
 		.clockid = -1,
 	};
@@ -254,6 +293,12 @@ static int run_command(size_t cmd, int argc, char **argv)
 		return arm_one(&opt, argv[optind]);
 	case RUN:
 		return run_file(&opt, argv[optind]);
+	case TOP:
+		return show_top(&opt);
+	case DOCTOR:
+		return examine(&opt);
+	case PLOT:
+		return plot_file(&opt, argv[optind]);
 	}
 	return EXIT_USAGE;
 }

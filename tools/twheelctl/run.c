@@ -531,7 +531,7 @@ int run_timers(const struct options *opt, const struct timer_file *file)
 	catch_signals(!r.manual);
 	ret = run_wheel(&r);
 	clear_progress(&r);
-	if (!ret && (!opt->brief || report->left || is_bad(report)))
+	if (!ret && (!opt->brief || report->left || report->commands_running || is_bad(report)))
 		print_summary(report, opt->json);
 	close(r.fd);
 	free(r.events);

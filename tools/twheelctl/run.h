@@ -27,6 +27,12 @@ enum exit_code {
  * @count:    arm: expiries
  * @label:    arm: name of the timer
  * @exec:     command to run for each record, or NULL
+ * @proc:     top: where processes are
+ * @interval_ns: top: between two looks, 0: default
+ * @sort:     top: number of the key
+ * @once:     top: print one table
+ * @root:     doctor: what goes before all paths
+ * @svg:      plot: SVG
  * @json:     output for machines
  * @quiet:    only the summary
  * @brief:    a summary only if something is left to fire
@@ -46,6 +52,12 @@ struct options {
 	__u64 for_ns;
 	__u64 from_ns;
 	__u64 limit_ns;
+	const char *proc;
+	const char *root;
+	__u64 interval_ns;
+	unsigned char sort;
+	bool once;
+	bool svg;
 	bool has_from;
 	bool has_limit;
 	bool json;

@@ -10,7 +10,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#include "twheel_test.h"
+#include "module.h"
 
 #define PROBE_ARG	"--read-one-record-of-fd"
 #define SOON		(300 * TW_MSEC)	/* mostly after what the test does meanwhile */
@@ -450,31 +450,14 @@ TEST_F(life, a_signal_with_restart_leaves_a_read_asleep)
 }
 
 /* The module */
-static long unload_module(void)
-{
-	return syscall(SYS_delete_module, "twheel", O_NONBLOCK) ? -errno : 0;
-}
-
 static bool module_removable(long ret)
 {
 	return !ret || ret == -EWOULDBLOCK;
 }
 
-static bool load_module(int ko)
-{
-	return !syscall(SYS_finit_module, ko, "", 0);
-}
-
-static int open_module(void)
-{
-	const char *path = getenv("TWHEEL_KO");
-
-	return open(path ? path : "/twheel.ko", O_RDONLY | O_CLOEXEC);
-}
-
 TEST_F(life, the_module_stays_while_a_wheel_is_open)
 {
-	long ret = unload_module();
+	long ret = module_unload();
 
 	if (!module_removable(ret))
 		SKIP(return, "there is no module that could be removed");
@@ -493,7 +476,7 @@ TEST_F(life, the_module_stays_while_a_read_of_a_closed_wheel_sleeps)
 	ASSERT_TRUE(tw_sleeper_asleep(&s));
 	close(self->live);
 	close(self->fd);
-	ret = unload_module();
+	ret = module_unload();
 	if (!module_removable(ret))
 		SKIP(return, "there is no module that could be removed");
 	EXPECT_EQ(-EWOULDBLOCK, ret);
@@ -528,26 +511,26 @@ static void *open_on(void *arg)
 TEST(the_module_can_be_loaded_and_removed_while_others_open)
 {
 	struct opener o[2] = { { 0 } };
-	int ko = open_module(), i;
+	int ko = module_open(), i;
 	unsigned int reloads = 0;
 	bool stop = false;
 	long ret;
 
-	if (ko < 0 || unload_module())
+	if (ko < 0 || module_unload())
 		SKIP(return, "the module cannot be loaded anew");
-	ASSERT_TRUE(load_module(ko));
+	ASSERT_TRUE(module_load(ko, ""));
 	for (i = 0; i < 2; i++) {
 		o[i].stop = &stop;
 		ASSERT_EQ(0, pthread_create(&o[i].thread, NULL, open_on, &o[i]));
 	}
 	while (reloads < RELOADS) {
-		ret = unload_module();
+		ret = module_unload();
 		if (ret == -EWOULDBLOCK) {
 			tw_sleep_ms(1);
 			continue;
 		}
 		ASSERT_EQ(0, ret);
-		ASSERT_TRUE(load_module(ko));
+		ASSERT_TRUE(module_load(ko, ""));
 		reloads++;
 	}
 	__atomic_store_n(&stop, true, __ATOMIC_RELEASE);

@@ -8,7 +8,7 @@
  *
  * What a file holds is in its fdinfo, and so no test has to know how it comes about.
  */
-#include "twheel_test.h"
+#include "module.h"
 
 #include <sched.h>
 #include <sys/prctl.h>
@@ -25,20 +25,17 @@
 #define ROUNDS		tw_many(2000)
 #define FILES_MAX	20000
 
-static bool load_module(const char *params)
+static bool reload_module(const char *params)
 {
-	const char *path = getenv("TWHEEL_KO");
-	int fd = open(path ? path : "/twheel.ko", O_RDONLY | O_CLOEXEC);
+	int ko = module_open();
+	long unloaded;
 	bool loaded;
 
-	if (fd < 0)
+	if (ko < 0)
 		return false;
-	if (syscall(SYS_delete_module, "twheel", O_NONBLOCK) && errno != ENOENT) {
-		close(fd);
-		return false;
-	}
-	loaded = !syscall(SYS_finit_module, fd, params, 0);
-	close(fd);	/* leaves errno alone */
+	unloaded = module_unload();
+	loaded = (!unloaded || unloaded == -ENOENT) && module_load(ko, params);
+	close(ko);	/* leaves errno alone */
 	return loaded;
 }
 
@@ -638,7 +635,7 @@ static __u64 memory_line(const char *key)
 
 FIXTURE_SETUP(defaults)
 {
-	if (!load_module(""))
+	if (!reload_module(""))
 		SKIP(return, "the module cannot be loaded anew");
 	self->ram = memory_line("MemTotal:");
 }
@@ -646,7 +643,7 @@ FIXTURE_SETUP(defaults)
 FIXTURE_TEARDOWN(defaults)
 {
 	become(0);
-	load_module("");
+	reload_module("");
 }
 
 TEST_F(defaults, the_limit_is_a_25th_of_the_memory)
@@ -657,9 +654,9 @@ TEST_F(defaults, the_limit_is_a_25th_of_the_memory)
 
 TEST_F(defaults, the_limit_is_what_the_module_is_loaded_with)
 {
-	ASSERT_TRUE(load_module("user_memory_max=12345678"));
+	ASSERT_TRUE(reload_module("user_memory_max=12345678"));
 	EXPECT_EQ(12345678, limit());
-	ASSERT_TRUE(load_module("user_memory_max=0"));
+	ASSERT_TRUE(reload_module("user_memory_max=0"));
 	EXPECT_EQ(0, limit());
 }
 
@@ -672,7 +669,7 @@ TEST_F(defaults, parameters_that_cannot_be_are_refused)
 	unsigned int i;
 
 	for (i = 0; i < sizeof(params) / sizeof(*params); i++) {
-		EXPECT_FALSE(load_module(params[i]));
+		EXPECT_FALSE(reload_module(params[i]));
 		EXPECT_EQ(EINVAL, errno);
 	}
 }

@@ -327,6 +327,9 @@ void skip_ops(const struct peer *p, enum op first, enum op last, __u32 n,
 	      const char *why);
 const char *op_name(enum op op);
 
+/* A bit for each operation of the groups */
+__u64 ops_of(enum op_group group);
+
 const char *reason(int error);
 
 void measure_ops(const struct peer *p, __u32 n);

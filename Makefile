@@ -70,6 +70,7 @@ help:
 	@echo '  sudo make uninstall  remove that again; with the same KDIR, DESTDIR, PREFIX'
 	@echo '  make run             a day in the life of a service, in a virtual machine'
 	@echo '  make shell           a prompt in that machine'
+	@echo 'The service for jobs:'
 	@echo '  make jobs            build build/jobs/twheeld and twjob, the service for jobs'
 	@echo '  sudo make install-jobs, uninstall-jobs'
 	@echo '  make run-jobs        three nodes of it, of which one is killed, and PostgreSQL too'
@@ -77,7 +78,7 @@ help:
 	@echo '  make dist            build/twheel-VERSION.tar.xz, with all that it is built from'
 	@echo '  make patch           the module as patches to a kernel, in build/patch: KSRC=DIR'
 	@echo '  make docs            the documentation as HTML, in build/docs'
-	@echo 'For developers:'
+	@echo 'Tests:'
 	@echo '  make test            what a change has to pass, one table;'
 	@echo '                       SUITES="main kernels programs packages debug races faults": more'
 	@echo '  make test-all        everything: more kernels, and the targets marked *'
@@ -88,9 +89,13 @@ help:
 	@echo '                       KERNEL=6.1|6.12|6.12-rt|7.3|uml|debug|kcsan'
 	@echo '                       STRESS=SECONDS ROUNDS=N PERCENT=N APPEND=KERNEL-PARAMETERS'
 	@echo '  make test-debug    * those tests on kernels that look for bugs'
+	@echo '  make check-tools     tests of twheelctl, the runner and "make install"'
+	@echo 'To find faults:'
 	@echo '  make fuzz            random input until it fails: FUZZ_SECONDS=60'
 	@echo '  make coverage      * which lines and branches of the module the tests run'
 	@echo '  make mutate        * that the tests notice faults that are put in'
+	@echo '  make lint            static checks: checkpatch, sparse, clang, coccinelle ...'
+	@echo 'Benchmarks:'
 	@echo '  make bench           all benchmarks, with tables and plots, in build/bench'
 	@echo '  make bench-bars      the figures that are goals, a line each'
 	@echo '  make bench-kernel    the wheel and other timers of a kernel, one table:'
@@ -100,8 +105,9 @@ help:
 	@echo '  make bench-host      the wheel alone, in user space'
 	@echo '  make bench-jobs      the service for jobs and other job queues: BENCH="J1 J4 --rounds 3"'
 	@echo '                       BENCH=--help, BENCH=--ours: without the others'
-	@echo '  make check-tools     tests of twheelctl, the runner and "make install"'
-	@echo '  make lint            static checks: checkpatch, sparse, clang, coccinelle ...'
+	@echo 'Other:'
+	@echo '  make compile_commands.json'
+	@echo '                       for clangd: how files are compiled'
 	@echo '  make clean'
 
 # What was built for a flavour of the same kernel looks up to date.
@@ -262,6 +268,11 @@ docs:
 	Documentation/build build/docs
 	@echo 'open build/docs/index.html'
 
+# How the module is compiled is known once it was built here.
+compile_commands.json: FORCE
+	tools/compile-commands $(KDIR) >$@.new
+	mv $@.new $@
+
 lint:
 	tools/lint
 
@@ -273,4 +284,4 @@ clean:
 	shell dist deb patch \
 	jobs install-jobs uninstall-jobs run-jobs test-jobs test \
 	test-all test-debug check-host bench bench-bars bench-kernel bench-user bench-host bench-jobs \
-	selftests kselftest kunit coverage mutate fuzz fuzz-host check-tools docs lint clean
+	selftests kselftest kunit coverage mutate fuzz fuzz-host check-tools docs lint clean FORCE

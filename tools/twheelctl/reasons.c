@@ -245,28 +245,24 @@ static void examine_modprobe(struct doctor *d)
 /* What to do about a line of the kernel's log; NULL if it is no reason */
 static const char *log_advice(const char *line)
 {
+	static const char rebuild[] =
+		"it was built for another kernel: make clean, then " BUILD;
+	static const char enrol[] =
+		"enrol the key that it is signed with: mokutil --import";
+	static const char parameters[] =
+		"mend its parameters, in /etc/modprobe.d or on the command line of the kernel";
 	static const struct {
 		const char *text;
 		const char *advice;
 	} reasons[] = {
-		{ "version magic", "it was built for another kernel: make clean, then " BUILD },
-		{ "disagrees about version of symbol",
-		  "it was built for another kernel: make clean, then " BUILD },
-		{
-		     "Unknown symbol",
-		"this kernel lacks what it needs, or it was built for another one: make clean, then "
-		BUILD },
+		{ "version magic", rebuild },
+		{ "disagrees about version of symbol", rebuild },
+		{ "Unknown symbol", rebuild },
 		{ "unsigned module", "sign it with a key that mokutil --import has enrolled" },
-		{ "Key was rejected", "enrol the key that it is signed with: mokutil --import" },
-		{
-		     "with unavailable key",
-		"enrol the key that it is signed with: mokutil --import" },
-		{
-		     "capacity_max",
-		"mend the parameters of the module, in /etc/modprobe.d or on the command line of the kernel" },
-		{
-		     "invalid for parameter",
-		"mend that parameter, in /etc/modprobe.d or on the command line of the kernel" },
+		{ "Key was rejected", enrol },
+		{ "with unavailable key", enrol },
+		{ "capacity_max", parameters },
+		{ "invalid for parameter", parameters },
 	};
 	size_t i;
 

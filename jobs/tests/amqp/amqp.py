@@ -16,7 +16,7 @@ from cluster import Cluster     # noqa: E402
 from rabbit import Rabbit       # noqa: E402
 
 TESTS = []
-LONG = 100
+LONG = 240
 
 
 def test(name):
@@ -417,15 +417,15 @@ def drain_down(w):
 def drain(w):
     consumer = w.with_queue("flight", concurrency=1000)
     w.c.submit(w.node, "flight", 1000, 1500, 1000)
-    w.wait(lambda: len(consumer.jobs) > 100)
+    w.wait(lambda: len(consumer.jobs) > 10)
     w.node.signal(signal.SIGTERM)
-    w.node.process.wait(LONG)
+    status = w.node.process.wait(LONG)
     first = {job for job, ms in list(consumer.jobs.items())}
     w.node = w.replace_node(w.node)
     w.wait(lambda: len(consumer.jobs) == 1000)
     twice = [job for job, ms in consumer.jobs.items() if len(ms) > 1]
     print("# %d before" % len(first))
-    return differs((len(consumer.jobs), twice), (1000, []))
+    return differs((status, len(consumer.jobs), twice), (0, 1000, []))
 
 
 @test("a broker that is killed and comes back loses nothing")

@@ -366,14 +366,18 @@ language sql immutable as $$
 $$;
 
 -- What jobs are owed to. It is not done in a snapshot of before, in which a job may be missing
--- that was made by who had the lock. Twice, as the first time costs who submits no wait.
-create function twheel.keep_service() returns trigger language plpgsql as $$
+-- that was made by who had the row locked, which it is by now. The setting is of remove_service(), which
+-- has gone through the jobs up to that id already.
+create function twheel.keep_service() returns trigger language plpgsql
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+	none_to bigint := coalesce(nullif(current_setting('twheel.none_to', true), ''), '0');
 begin
 	if current_setting('transaction_isolation') <> 'read committed' then
 		raise feature_not_supported
 			using message = 'a service is deleted in a transaction that is read committed';
 	end if;
-	if exists (select from twheel.job j where j.service = old.id)
+	if exists (select from twheel.job j where j.service = old.id and j.id > none_to)
 	   or exists (select from twheel.queue q where q.service = old.id) then
 		raise dependent_objects_still_exist
 			using message = format('service %s has jobs', old.service);
@@ -386,16 +390,42 @@ begin
 end $$;
 create trigger service_has_jobs before delete on twheel.service
 	for each row execute function twheel.keep_service();
-create trigger service_has_jobs_still after delete on twheel.service
-	for each row execute function twheel.keep_service();
 
 -- Whether there was one. Fails if it has jobs, or if somebody has submitted to it in a
--- transaction that is open for longer than this waits.
+-- transaction that is open for longer than this waits. No index has the services of jobs; but who
+-- submits does not wait until all jobs were gone through: the service is locked once, and let go,
+-- for whoever had an id for a job of it to end. Who gets one later has a greater one; and what has a
+-- lesser one is in one of the two tables from then on, until it is over.
 create function twheel.remove_service(service text) returns boolean
 language plpgsql set lock_timeout = '50ms' as $$
+#variable_conflict use_variable
+declare
+	s integer;
+	none_to bigint;
+	nr integer;
 begin
-	delete from twheel.service s where s.service = remove_service.service;
-	return found;
+	begin
+		select v.id into s from twheel.service v where v.service = remove_service.service
+			for update;
+		if not found then
+			return false;
+		end if;
+		select case when i.is_called then i.last_value else 0 end into none_to
+		from twheel.job_id i;
+		raise exception using errcode = 'TW000';
+	exception when sqlstate 'TW000' then
+		null;	-- it is not locked any more
+	end;
+	if exists (select from twheel.queue q where q.service = s
+		   union all select from twheel.job j where j.service = s) then
+		raise dependent_objects_still_exist
+			using message = format('service %s has jobs', service);
+	end if;
+	perform set_config('twheel.none_to', none_to::text, true);
+	delete from twheel.service v where v.id = s;
+	get diagnostics nr = row_count;
+	perform set_config('twheel.none_to', '', true);
+	return nr > 0;
 end $$;
 
 -- Jobs, an element of each array for one; shards are those that the caller would like. Where

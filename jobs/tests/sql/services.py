@@ -87,6 +87,37 @@ def _(s):
     equal(s.node.value("select twheel.remove_service('h')"), "t")
 
 
+@test("who submits to a service does not wait while all jobs are gone through to delete it")
+def _(s):
+    other = s.more()
+    s.owner.rows("alter function twheel.remove_service set lock_timeout = 0")
+    other.rows("begin; lock table twheel.job in access exclusive mode")
+    s.node.send("select twheel.remove_service('h')")
+    s.blocked(s.node)
+    equal(s.owner.state("select from twheel.service where service = 'h' for key share nowait"), None)
+    other.rows("rollback")
+    s.node.answer()
+    s.owner.rows("alter function twheel.remove_service set lock_timeout = '50ms'")
+    equal(services(s), [])
+
+
+@test("a job that is submitted after all jobs were gone through keeps its service")
+def _(s):
+    other = s.more()
+    s.owner.rows("alter function twheel.remove_service set lock_timeout = 0")
+    other.rows("begin; lock table twheel.job in access exclusive mode")
+    s.node.send("select twheel.remove_service('h')")
+    s.blocked(s.node)
+    s.owner.rows("begin; select from twheel.service where service = 'h' for key share")
+    other.rows("rollback")
+    s.until(lambda: s.postgres.value("select wait_event = 'transactionid' from pg_stat_activity"
+                                     " where pid = %d" % s.node.pid) == "t")
+    s.owner.rows(SUBMIT + "; commit")
+    equal(state_of(s.node), "2BP01")
+    s.owner.rows("alter function twheel.remove_service set lock_timeout = '50ms'")
+    equal((jobs(s), services(s)), (1, ["h"]))
+
+
 @test("two submit to a service at the same time")
 def _(s):
     s.app.rows("begin; " + SUBMIT)

@@ -27,6 +27,7 @@
 #define NS_PER_SEC	UINT64_C(1000000000)
 /* How often to look for rows without being told, and to try to connect again. */
 #define POLL_NS		NS_PER_SEC
+#define HERE_NS		(10 * NS_PER_SEC)	/* an agent is thought gone after 30 s */
 /* Between SIGTERM and SIGKILL for the command of a row that is not ours any more. */
 #define GRACE_NS	(5 * NS_PER_SEC)
 #define MESSAGE_MAX	1000
@@ -76,6 +77,7 @@ struct slot {
  * @db:       NULL while there is no connection
  * @floor:    nothing below is looked for, but now and then
  * @look_ns:  when to look from 0 on
+ * @here_ns:  when to say that the agent is there, if nothing is taken until then
  * @retry_ns: when to connect again
  * @empty:    there was nothing the last time, and nothing has happened since
  * @stopping: a signal has come
@@ -91,7 +93,7 @@ struct worker {
 	int nr_slots;
 	int signals;
 	int64_t floor;
-	uint64_t look_ns, retry_ns, stop_ns;
+	uint64_t look_ns, here_ns, retry_ns, stop_ns;
 	char visible[40];
 	bool empty, stopping, killed, failed, was_down;
 };
@@ -288,6 +290,7 @@ static _Noreturn void be_command(const struct worker *w, int in, int err, pid_t 
 static void set_environment(const struct worker *w, const PGresult *r, int row)
 {
 	setenv("TWJOB_SERVICE", w->service, 1);
+	setenv("TWJOB_AGENT", w->opt->agent ? w->opt->agent : "", 1);
 	setenv("TWJOB_ID", PQgetvalue(r, row, 1), 1);
 	setenv("TWJOB_ATTEMPT", PQgetvalue(r, row, 2), 1);
 	setenv("TWJOB_DUE", PQgetvalue(r, row, 3), 1);
@@ -452,7 +455,7 @@ static void begin(struct worker *w, const PGresult *r, int row, uint64_t now)
 static int take(struct worker *w, int64_t floor)
 {
 	char most[12], from[24];
-	const char *params[] = { w->service, most, w->visible, from };
+	const char *params[] = { w->service, most, w->visible, from, w->opt->agent };
 	uint64_t now = now_ns();
 	PGresult *r;
 	int nr;
@@ -462,8 +465,8 @@ static int take(struct worker *w, int64_t floor)
 	r = query(w, "select seq::text, job::text, taken::text,"
 		  " to_char(due at time zone 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"'),"
 		  " idem::text, coalesce(tag, ''), payload"
-		  " from twheel.take($1, $2::integer, $3::interval, $4::bigint) t order by t.seq",
-		  4, params);
+		  " from twheel.take($1, $2::integer, $3::interval, $4::bigint, coalesce($5, ''))"
+		  " t order by t.seq", 5, params);
 	if (!r)
 		return -1;
 	is_up(w);
@@ -491,6 +494,23 @@ static void take_some(struct worker *w)
 		w->empty = !w->floor;
 		w->floor = 0;
 	}
+}
+
+/* Of an agent that does not take, as all of its commands run, would be thought that it is gone. */
+static void tell_that_here(struct worker *w)
+{
+	const char *params[] = { w->service, w->opt->agent };
+	uint64_t now = now_ns();
+	PGresult *r;
+
+	if (!w->opt->agent || count(w, FREE) || now < w->here_ns)
+		return;
+	r = query(w, "select twheel.agent_is_here($1, $2)", 2, params);
+	if (!r)
+		return;
+	is_up(w);
+	w->here_ns = now + HERE_NS;
+	PQclear(r);
 }
 
 /* ------------------------------------------------------------------------ loop */
@@ -598,6 +618,8 @@ static void run(struct worker *w)
 		look_at_slots(w);
 		if (w->db && !w->stopping && !w->failed)
 			take_some(w);
+		if (w->db && !w->stopping && !w->failed)
+			tell_that_here(w);
 		take_notifications(w);
 	}
 }
@@ -628,6 +650,7 @@ static void check_command(const char *name)
 
 static void check_service(struct worker *w)
 {
+	const char *agent[] = { w->service, w->opt->agent };
 	PGresult *r = ask(w->db, "select kind from twheel.job_callback_service where service = $1",
 			  1, &w->service);
 
@@ -638,6 +661,8 @@ static void check_service(struct worker *w)
 		    w->service, PQgetvalue(r, 0, 0));
 	PQclear(r);
 	PQclear(ask(w->db, "listen twheel_queue", 0, NULL));
+	if (w->opt->agent)
+		PQclear(ask(w->db, "select twheel.agent_is_here($1, $2)", 2, agent));
 }
 
 static void open_signals(struct worker *w)

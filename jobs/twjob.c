@@ -157,7 +157,7 @@ static const struct {
 /* Options that have no letter. */
 enum {
 	OPT_CRON = 256, OPT_TZ, OPT_EVERY, OPT_START, OPT_END, OPT_COUNT, OPT_MISFIRE,
-	OPT_GRACE, OPT_OVERLAP, OPT_BROADCAST, OPT_PAUSED, OPT_PRUNE, OPT_DRY_RUN,
+	OPT_GRACE, OPT_OVERLAP, OPT_BROADCAST, OPT_PAUSED, OPT_PRUNE, OPT_DRY_RUN, OPT_AGENT,
 };
 
 static const struct {
@@ -226,6 +226,7 @@ static const struct {
 	{ "list", NULL, "print each time, before all else", 'I', REHEARSE },
 	{ "svg", "FILE", "write the chart to that file as well", 'G', REHEARSE },
 	{ "diff", NULL, "compare two files", 'X', REHEARSE },
+	{ "agent", "NAME", "besides take what is broadcast for that agent", OPT_AGENT, WORK },
 	{ "until-empty", NULL, "stop when there is nothing to be taken", 'e', WORK },
 	{ "json", NULL, "print JSON, one object a line", 'J',
 	  SUBMIT | ONE_JOB | LISTS | DEAD_REQUEUE | DEAD_REQUEUE_ALL | OF_SCHEDULES |
@@ -430,6 +431,8 @@ static const char *set_schedule_option(struct options *opt, int key, const char 
 	case OPT_DRY_RUN:
 		said->dry_run = true;
 		return NULL;
+	case OPT_AGENT:
+		return set_text(&opt->agent, arg);
 	}
 	return NULL;
 }

@@ -37,7 +37,7 @@ struct options {
 	const char *at;		/* a time as PostgreSQL takes it; NULL: as in_us says */
 	int64_t in_us;		/* from now on */
 	bool has_when;
-	const char *key, *order_key, *tag, *payload, *file, *service, *state;
+	const char *key, *order_key, *tag, *payload, *file, *service, *state, *agent;
 	int64_t slack_us;
 	int64_t visible_us;
 	int64_t wait_us;

@@ -835,6 +835,9 @@ def test_schedules(node):
     ok(shown("Europe/Berlin") == want, "the next times are those of the zone, with its offset")
     ok(shown("America/St_Johns")[0] == "2099-03-27T02:30:00-02:30", "an offset may be to the west")
     ok(shown(None)[0] == "2099-03-27T02:30:00.000000Z", "without a zone they are of UTC")
+    value = node.ask("PUT", path, {"service": "q", "cron": "0 0 * * *", "paused": True})[1]["upcoming"]
+    now = int(sql("select (extract(epoch from clock_timestamp()) * 1000000)::bigint"))
+    ok(now - 60000000 < us(value[0]) < now + 86400000000, "they begin after now", (value, now))
     value = node.ask("PUT", path, {"service": "q", "every_ms": 1500, "count": 3, "start_at": FAR})[1]
     ok(value["upcoming"] == ["2100-01-01T00:00:00.000000Z", "2100-01-01T00:00:01.500000Z",
                              "2100-01-01T00:00:03.000000Z"], "there are no more than there are", value)

@@ -116,6 +116,80 @@ static bool read_service(const char *text, size_t len, struct bad *bad)
 	return good;
 }
 
+/* What is shown of a payload is read as the same. */
+static void check_payload(const struct buf *payload)
+{
+	struct schedule_spec spec = {};
+	struct buf text = {};
+	struct bad bad;
+
+	buf_puts(&text, "{\"service\":\"a\"");
+	json_add_payload(&text, payload->data, payload->len);
+	buf_puts(&text, "}");
+	CHECK(parse_schedule(text.data, text.len, &spec, &bad));
+	CHECK(spec.payload.len == payload->len);
+	CHECK(!payload->len || !memcmp(spec.payload.data, payload->data, payload->len));
+	schedule_spec_free(&spec);
+	buf_free(&text);
+}
+
+static void check_schedule(const struct schedule_spec *spec)
+{
+	check_text(spec->service);
+	check_text(spec->cron);
+	check_text(spec->tz);
+	CHECK(!(spec->given & spec->nulls));
+	CHECK(!spec->cron || (!spec->every_ms && !spec->count));
+	CHECK(spec->every_ms >= 0 && spec->every_ms <= MAX_DELAY_MS);
+	CHECK(spec->count >= 0 && spec->count <= INT64_C(1) << 53);
+	CHECK(spec->slack_ms >= 0 && spec->slack_ms <= 3600000);
+	CHECK(!spec->misfire_ms || (spec->misfire_ms >= 1000 && spec->misfire_ms <= 86400000));
+	CHECK(spec->payload.len <= MAX_PAYLOAD);
+	check_payload(&spec->payload);
+	if (spec->given >> SCHEDULE_START & 1)
+		check_time(spec->start_us);
+	if (spec->given >> SCHEDULE_END & 1)
+		check_time(spec->end_us);
+}
+
+static bool read_schedule(const char *text, size_t len, struct bad *bad)
+{
+	struct schedule_spec spec = {};
+	bool good = parse_schedule(text, len, &spec, bad);
+
+	if (good)
+		check_schedule(&spec);
+	CHECK(good || (!spec.cron && !spec.payload.data));
+	schedule_spec_free(&spec);
+	return good;
+}
+
+static bool read_schedules(const char *text, size_t len, struct bad *bad)
+{
+	struct schedule_spec *specs;
+	unsigned int nr;
+	bool good = parse_schedules(text, len, &specs, &nr, bad);
+
+	for (unsigned int i = 0; i < nr; i++) {
+		CHECK(specs[i].name && service_name_is_good(specs[i].name));
+		check_schedule(&specs[i]);
+	}
+	CHECK(good || !specs);
+	schedule_specs_free(specs, nr);
+	return good;
+}
+
+/* Any bytes as a payload. */
+static bool read_payload(const char *text, size_t len)
+{
+	struct buf payload = {};
+
+	buf_add(&payload, text, len);
+	check_payload(&payload);
+	buf_free(&payload);
+	return true;
+}
+
 static bool read_time(const char *text, size_t len, struct bad *bad)
 {
 	int64_t us;
@@ -145,6 +219,12 @@ static bool read_as(int what, char *text, size_t len, struct bad *bad)
 		return good;
 	case 4:
 		return read_time(text, len, bad);
+	case 6:
+		return read_schedule(text, len, bad);
+	case 7:
+		return read_schedules(text, len, bad);
+	case 8:
+		return read_payload(text, len);
 	default:
 		return read_jobs(text, len, bad);
 	}

@@ -202,6 +202,64 @@ static void files(void)
 	   !strcmp(bad.field, "schedules[0].misfire"), "a policy has to be one of them");
 }
 
+static bool is_refused(struct schedule_times t, const char *code, const char *field)
+{
+	struct bad bad = {};
+
+	return !schedule_check(&t, us("2026-06-01T00:00:00Z"), &bad) && !strcmp(bad.code, code) &&
+	       !strcmp(bad.field, field);
+}
+
+static void checks(void)
+{
+	struct schedule_times daily = cron("@daily", NULL), t;
+	struct schedule_times each = { .every_ms = 5, .start_us = INT64_MIN, .end_us = INT64_MAX };
+	struct bad bad;
+
+	ok(schedule_check(&daily, us("2026-06-01T00:00:00Z"), &bad), "@daily has times");
+	ok(schedule_check(&each, us("2026-06-01T00:00:00Z"), &bad),
+	   "an interval that does not say when begins now");
+	t = daily;
+	t.count = 1;
+	ok(is_refused(t, "conflicting_fields", "count"), "an expression has no count");
+	t = each;
+	t.tz = "Asia/Tokyo";
+	ok(is_refused(t, "conflicting_fields", "tz"), "an interval has no zone");
+	t = daily;
+	t.start_us = us("2026-07-01T00:00:00Z");
+	t.end_us = t.start_us;
+	ok(is_refused(t, "out_of_range", "end_at"), "the end is after the start");
+	ok(is_refused(cron("0 0 30 2 *", NULL), "never_fires", "cron"), "no February has 30 days");
+	t = each;
+	t.end_us = us("2026-05-01T00:00:00Z");
+	ok(is_refused(t, "never_fires", "end_at"), "what has ended fires never");
+	t = each;
+	t.start_us = us("2026-05-01T00:00:00Z");
+	t.count = 3;
+	ok(is_refused(t, "never_fires", "start_at"), "all times of a count may be over");
+	ok(is_refused(cron("@daily", "Europe/Berlin/x"), "unknown_zone", "tz"),
+	   "there is no zone behind a file");
+}
+
+static void stamps(void)
+{
+	struct schedule_times t = cron("@daily", "America/St_Johns");
+	char text[TIME_TEXT];
+	struct schedule s;
+	struct bad bad;
+
+	schedule_set(&s, &t, &bad);
+	schedule_format(&s, us("2026-01-01T03:30:00Z"), text);
+	ok(!strcmp(text, "2026-01-01T00:00:00-03:30"), "a time is told in the zone");
+	t.tz = "Europe/Paris";
+	schedule_set(&s, &t, &bad);
+	schedule_format(&s, us("2026-07-01T22:00:00Z"), text);
+	ok(!strcmp(text, "2026-07-02T00:00:00+02:00"), "its offset is that of the day");
+	s = every(1500, 0, "2026-01-01T00:00:00Z", NULL);
+	schedule_format(&s, us("2026-01-01T00:00:01.5Z"), text);
+	ok(!strcmp(text, "2026-01-01T00:00:01.500000Z"), "that of an interval in UTC");
+}
+
 int main(void)
 {
 	intervals();
@@ -209,5 +267,7 @@ int main(void)
 	lasts();
 	tzdata();
 	files();
+	checks();
+	stamps();
 	return done_testing();
 }

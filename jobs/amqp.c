@@ -370,12 +370,11 @@ static bool stop_thread(struct amqp *a)
 
 static void free_messages(struct list *head)
 {
-	struct message *m;
+	struct list *l, *next;
 
-	while (!list_is_empty(head)) {
-		m = to_message(head->next);
-		list_del(&m->link);
-		amqp_message_free(m);
+	for (l = head->next; l != head; l = next) {
+		next = l->next;
+		amqp_message_free(to_message(l));
 	}
 }
 

@@ -29,7 +29,8 @@ struct counts {
 
 void read_schedules_file(struct buf *b, const char *name)
 {
-	FILE *f = strcmp(name, "-") ? fopen(name, "re") : stdin;
+	bool is_stdin = !strcmp(name, "-");
+	FILE *f = is_stdin ? stdin : fopen(name, "re");
 	char part[65536];
 	size_t len;
 
@@ -44,7 +45,7 @@ void read_schedules_file(struct buf *b, const char *name)
 	} while (len == sizeof(part));
 	if (ferror(f))
 		die(STATUS_FAILED, "%s: %s", name, strerror(errno));
-	if (f != stdin)
+	if (!is_stdin)
 		fclose(f);
 }
 

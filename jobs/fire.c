@@ -465,8 +465,8 @@ void fire_note_late(struct node *n, int64_t late_us)
  * Sends it when the job is due; by the clock of the database, as of the answer to the mark. That
  * may have come late: nothing is sent any more when others may look for what came of it, which
  * is by the time that the mark gave, and that was given after the mark was sent. How long the
- * service gives a call may have changed since: it is what the mark was sent with that counts. Nothing
- * was marked longer before it is due than it may be, whatever the clock was set to meanwhile.
+ * service gives a call may have changed since: it is what the mark was sent with that counts.
+ * Nothing was marked longer before it is due than it may be, whatever the clock was set to since.
  */
 static void begin_call(struct node *n, const struct db_answer *a, int i, struct service *s,
 		       uint32_t timeout_ms)

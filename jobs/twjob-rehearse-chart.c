@@ -107,13 +107,15 @@ static void print_labels(const struct rehearsal *r, const struct chart *c,
 			 const struct view *view)
 {
 	char line[256], text[STAMP_TEXT];
+	const char *t;
 	uint32_t i;
 
 	memset(line, ' ', sizeof(line));
 	for (i = 0; i < c->nr; i += LABEL) {
 		chart_label(r, view->zone, r->from_us + i * c->span_us, text);
 		if (i + strlen(text) <= (uint32_t)view->width - AXIS)
-			memcpy(line + AXIS + i, text, strlen(text));
+			for (t = text; *t; t++)
+				line[AXIS + i + (t - text)] = *t;
 	}
 	for (i = sizeof(line) - 1; line[i] == ' '; i--)
 		;
@@ -236,7 +238,7 @@ static void svg_clocks(struct buf *b, const struct rehearsal *r, int bottom)
 
 	for (i = 0; i < nr && nr <= 24; i++) {
 		double x = x_of(r, v[i].change.at_us);
-		bool right = x > PLOT_LEFT + PLOT_WIDTH * 3 / 4;
+		bool right = x > PLOT_LEFT + PLOT_WIDTH * 0.75;
 
 		buf_printf(b, "<line class=\"clocks\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/>"
 			   "<text class=\"of-clocks\" x=\"%.1f\" y=\"%d\" text-anchor=\"%s\">"

@@ -279,7 +279,8 @@ static void set_concurrency(struct rehearsal *r, const struct options *opt,
 
 		service = equals ? find_service(r, arg, equals - arg) : NULL;
 		if (!service)
-			die(STATUS_USAGE, "--concurrency %s: not SERVICE=N of one that is there", arg);
+			die(STATUS_USAGE, "--concurrency %s: not SERVICE=N of one that is there",
+			    arg);
 		err = read_number(equals + 1, 1, 100000, &service->concurrency);
 		if (err)
 			die(STATUS_USAGE, "--concurrency %s: %s", arg, err);

@@ -107,6 +107,8 @@ static const char *add_line(struct plot *p, const char *line)
 
 static int read_run(const char *path, struct plot *p)
 {
+	static const char none[] =
+		"twheelctl: %s: nothing has fired; is it what --json printed, without --quiet?\n";
 	FILE *in = strcmp(path, "-") ? fopen(path, "re") : stdin;
 	const char *err = NULL;
 	char *line = NULL;
@@ -126,14 +128,11 @@ static int read_run(const char *path, struct plot *p)
 	else if (ferror(in))
 		fprintf(stderr, "twheelctl: %s: %s\n", path, strerror(errno));
 	else if (!p->nr)
-		fprintf(stderr,
-		     "twheelctl: %s: nothing has fired; is it what --json printed, without --quiet?\n",
-			path);
+		fprintf(stderr, none, path);
 	if (ferror(in) || !p->nr)
 		err = "";
 	free(line);
-	if (in != stdin)
-		fclose(in);
+	fclose(in);
 	return err ? EXIT_USAGE : EXIT_RUN_OK;
 }
 

@@ -59,6 +59,7 @@ static bool is_module(const char *name)
 }
 
 /* Looks below @path, which becomes that of the module if true is returned */
+/* NOLINTNEXTLINE(misc-no-recursion): no deeper than DEPTH_MAX */
 static bool find_module(char path[static PATH_MAX], int depth)
 {
 	size_t len = strlen(path);

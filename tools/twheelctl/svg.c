@@ -74,10 +74,10 @@ static void head(const struct plot *p)
 	     ".tick { stroke: #d55e00; stroke-width: 1.5; stroke-dasharray: 7 4 }\n"
 	     "@media (prefers-color-scheme: dark) { .range, .share { stroke: #56b4e9 } }\n"
 	     "</style>");
-	printf("<text class=\"title\" x=\"%d\" y=\"24\">Lateness of %zu firings: median %s, 99 %% at most %s, latest %s</text>\n",
-	       LEFT, p->nr,
-	       format_ns(a, quantile(p, 0.5)), format_ns(b, quantile(p, 0.99)),
-	       format_ns(c, p->late[p->nr - 1]));
+	printf("<text class=\"title\" x=\"%d\" y=\"24\">Lateness of %zu firings: median %s, ",
+	       LEFT, p->nr, format_ns(a, quantile(p, 0.5)));
+	printf("99 %% at most %s, latest %s</text>\n",
+	       format_ns(b, quantile(p, 0.99)), format_ns(c, p->late[p->nr - 1]));
 }
 
 /* 1, 2 or 5 of a power of ten: between four and ten of them */
@@ -90,13 +90,16 @@ static double step_of(double range)
 
 static void time_axis(const struct plot *p)
 {
-	double step = step_of((double)p->end_ns), t;
+	double step = step_of((double)p->end_ns), t, x;
+	int i, nr = (int)((double)p->end_ns * 1.0001 / step);
 	char label[FMT_NS_LEN];
 
-	for (t = 0; t <= (double)p->end_ns * 1.0001; t += step) {
-		put_line("grid", x_of_time(p, t), TOP, x_of_time(p, t), BOTTOM);
-		put_text(x_of_time(p, t), BOTTOM + 18, "middle",
-		     t < 1 ? "0" : format_ns(label, (__u64)(t + 0.5)));
+	for (i = 0; i <= nr; i++) {
+		t = i * step;
+		x = x_of_time(p, t);
+		put_line("grid", x, TOP, x, BOTTOM);
+		put_text(x, BOTTOM + 18, "middle",
+			 i ? format_ns(label, (__u64)(t + 0.5)) : "0");
 	}
 	put_text((LEFT + RIGHT) / 2.0, BOTTOM + 40, "middle", "time since the begin of the run");
 }
@@ -171,7 +174,7 @@ static int ranges(const struct plot *p)
 			continue;
 		x = x_of_time(p, (double)p->end_ns * (i + 0.5) / COLUMNS);
 		put_line("range", x, y_of_late(p, columns[i].min_ns) + 1, x,
-		     y_of_late(p, columns[i].max_ns) - 1);
+			 y_of_late(p, columns[i].max_ns) - 1);
 		dot(x, y_of_late(p, columns[i].median_ns));
 	}
 	put_line("range", RIGHT - 335, TOP - 19, RIGHT - 335, TOP - 8);

@@ -416,13 +416,13 @@ static void print_all(struct top *top)
 /* Returns whether to go on */
 static bool press(struct top *top, char c)
 {
-	unsigned char i;
+	size_t i;
 
 	if (!top->rows)
 		return c != 'q';
 	for (i = 0; i < ARRAY_SIZE(keys); i++)
 		if (c == keys[i].name[0])
-			top->key = i;
+			top->key = (unsigned char)i;
 	qsort_r(top->rows, top->now.nr, sizeof(*top->rows), compare_rows, top);
 	print_all(top);
 	return c != 'q';

@@ -162,7 +162,7 @@ static int find_in_process(const char *proc, const char *device, int pid,
 		snprintf(link, sizeof(link), "%s/%d", path, w.fd);
 		if (w.fd < 0 || !is_device(link, device) || !read_fdinfo(proc, &w))
 			continue;
-		if (!fstat(dirfd(dir), &st))
+		if (!stat(path, &st))
 			w.uid = st.st_uid;
 		read_command(proc, &w);
 		ret = add_wheel(all, &w);

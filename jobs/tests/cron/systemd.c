@@ -97,12 +97,17 @@ static int64_t next_there(size_t i, int64_t after)
 	return (int64_t)(next / 1000000);
 }
 
-/* The last change up to an instant, within two days: by how much clocks are set, 0 if not. */
+/*
+ * The last change up to an instant, within two days: by how much clocks are set, 0 if not, and if
+ * the instant is CRON_NEVER.
+ */
 static int32_t change_before(const struct zone *z, int64_t instant, int64_t *at)
 {
 	int64_t begin = instant - 2 * DAY, until;
 	int32_t before, by = 0;
 
+	if (instant == CRON_NEVER)
+		return 0;
 	for (; ; begin = until) {
 		before = zone_offset(z, begin, &until);
 		if (until > instant)

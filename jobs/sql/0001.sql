@@ -837,6 +837,31 @@ begin
 	return found;
 end $$;
 
+-- As finish() for an element of each array, in one statement. What comes back are those for which
+-- finish() would be false: if there are any, this transaction should not be committed.
+create function twheel.finish_many(seqs bigint[], taken integer[]) returns bigint[]
+language plpgsql security definer set search_path = twheel, pg_temp
+set enable_seqscan = off set enable_nestloop = off as $$
+#variable_conflict use_column
+declare
+	lost bigint[];
+begin
+	with d as (
+		delete from twheel.queue q using unnest(seqs, finish_many.taken) u(seq, taken)
+		where q.seq = any(seqs) and q.seq = u.seq and q.taken = u.taken
+			and q.began is not null
+		returning q.*
+	), done as (
+		insert into twheel.backlog (job, due, service, attempt, state, key, order_key, tag,
+					    agent, late_us, took_us)
+		select d.job, d.due, d.service, d.taken, 3, d.key, d.order_key, d.tag,
+			nullif(d.agent, ''), d.late_us, twheel.us_since(d.began) from d
+	)
+	select coalesce(array_agg(u.seq order by u.seq), '{}') into lost from unnest(seqs) u(seq)
+	where u.seq is null or u.seq not in (select d.seq from d);	-- hashed
+	return lost;
+end $$;
+
 -- Gives back what was taken: to be had again after a while, or dead if that was the last
 -- attempt of the service. 'again', 'dead', or 'lost' if it was not this consumer's any more.
 create function twheel.fail(seq bigint, taken integer, message text default null,
@@ -1312,8 +1337,8 @@ grant usage, select on all sequences in schema twheel to twheel_node;
 grant execute on all functions in schema twheel to twheel_node;
 grant execute on function twheel.submit, twheel.cancel, twheel.cancel_tag, twheel.move,
 	twheel.job_state, twheel.queue_state, twheel.end_state, twheel.fate, twheel.take,
-	twheel.extend, twheel.finish, twheel.fail, twheel.requeue, twheel.schedule,
-	twheel.unschedule, twheel.pause_schedule, twheel.run_schedule, twheel.agent_is_here,
+	twheel.extend, twheel.finish, twheel.finish_many, twheel.fail, twheel.requeue,
+	twheel.schedule, twheel.unschedule, twheel.pause_schedule, twheel.run_schedule, twheel.agent_is_here,
 	twheel.agent_is_gone
 	to twheel_app;
 grant select on twheel.job_callback_service, twheel.job_delay_task,

@@ -225,6 +225,64 @@ def _(s):
     equal(s.owner.value("select count(*) from twheel.backlog"), "1")
 
 
+def end(session, seqs, taken):
+    return session.value("select twheel.finish_many('{%s}', '{%s}')"
+                         % (", ".join(map(str, seqs)), ", ".join(map(str, taken))))
+
+
+@test("many that are finished at once are gone from the queue, and in the backlog")
+def _(s):
+    seqs = s.in_queue(["a", "b", None, "c"])
+    take(s.app, "'q', 4")
+    expected = s.owner.rows("select job, due, service, taken, 3, order_key, tag"
+                            " from twheel.queue where seq <> %d order by job" % seqs[1])
+    equal(end(s.app, [seqs[3], seqs[0], seqs[2]], [1, 1, 1]), "{}")
+    equal(s.owner.rows("select job, due, service, attempt, state, order_key, tag"
+                       " from twheel.backlog order by job"), expected)
+    equal(s.owner.column("select seq from twheel.queue"), [str(seqs[1])])
+
+
+@test("of many that are finished at once those come back that somebody else has")
+def _(s):
+    seqs = s.in_queue([None] * 3)
+    take(s.app, "'q', 2, '0'")
+    take(s.app, "'q', 3")
+    equal(end(s.app, [seqs[1], seqs[2], seqs[0]], [1, 1, 2]), "{%d}" % seqs[1])
+    equal(s.owner.column("select seq from twheel.queue"), [str(seqs[1])])
+    equal(s.owner.value("select count(*) from twheel.backlog"), "2")
+
+
+@test("one that was given back is not finished among many")
+def _(s):
+    seqs = s.in_queue([None] * 2)
+    take(s.app, "'q', 2")
+    s.app.rows("select twheel.fail(%d, 1, 'no', '1 hour')" % seqs[0])
+    equal(end(s.app, seqs, [1, 1]), "{%d}" % seqs[0])
+    equal(s.owner.column("select seq from twheel.queue"), [str(seqs[0])])
+
+
+@test("what is named twice among many is finished once")
+def _(s):
+    seqs = s.in_queue([None])
+    take(s.app)
+    equal(end(s.app, seqs * 2, [1, 1]), "{}")
+    equal(s.owner.value("select count(*) from twheel.backlog"), "1")
+
+
+@test("nothing is finished by arrays that are null, empty or of another length")
+def _(s):
+    seqs = s.in_queue([None] * 2)
+    take(s.app, "'q', 2")
+    before = rows(s)
+    equal(s.app.value("select twheel.finish_many(null, null)"), "{}")
+    equal(s.app.value("select twheel.finish_many(null, '{1}')"), "{}")
+    equal(end(s.app, [], []), "{}")
+    equal(end(s.app, seqs, []), "{%d,%d}" % tuple(seqs))
+    equal(end(s.app, [seqs[0], "null"], ["null", 1]), "{%d,NULL}" % seqs[0])
+    equal(rows(s), before)
+    equal(end(s.app, seqs, [1]), "{%d}" % seqs[1])
+
+
 @test("what fails is had again after the time that was asked for")
 def _(s):
     seqs = s.in_queue([None] * 2)

@@ -4,8 +4,8 @@
 from client import Error
 from harness import equal, test, true
 
-APP = {"submit", "cancel", "cancel_tag", "move", "fate", "take", "extend", "finish", "fail",
-       "requeue", "job_state", "queue_state", "end_state", "schedule", "unschedule",
+APP = {"submit", "cancel", "cancel_tag", "move", "fate", "take", "extend", "finish",
+       "finish_many", "fail", "requeue", "job_state", "queue_state", "end_state", "schedule", "unschedule",
        "pause_schedule", "run_schedule", "agent_is_here", "agent_is_gone"}
 LOGINS = """create role owner login createrole; create role plain login;
             create role app login; create role node login; create role nobody login;

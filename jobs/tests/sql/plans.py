@@ -15,6 +15,7 @@ CALLS = (
     "select twheel.cancel_tag('6', 10)", "select twheel.move(4, now())", "select twheel.fate(5)",
     "select twheel.cancel_tag('5', 10)", "select twheel.take('q', 3)", "select twheel.take('q')",
     "select twheel.extend(7, 1, '1 min')", "select twheel.finish(8, 1)",
+    "select twheel.finish_many('{11, 12, 13}', '{1, 1, 1}')",
     "select twheel.fail(9, 1)", "select twheel.requeue(10)",
     "select twheel.submit('h', now(), key => 'k1')", "select twheel.submit('h', now(), key => 'x')")
 

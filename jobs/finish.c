@@ -34,6 +34,8 @@
 #define MAX_DELAY_US	INT64_C(86400000000)
 
 /*
+ * An attempt that ends its job has no line of its own in the logs, but that of the job (0001.sql).
+ *
  * A row for each job that goes on, and for each that its order key lets go next. "due" is
  * written by whoever has a transaction number (horizon.c), thus by owe().
  */
@@ -48,12 +50,12 @@
 	"log as (insert into twheel.execlog " \
 	"(job, late_us, took_us, node, service, attempt, status, outcome, message) " \
 	"select id, late_us, took_us, node, service, attempt, nullif(status, 0), outcome, " \
-	"nullif(message, '') from (select id, service, attempt, " RESULT " from over u union all " \
-	"select id, service, attempt, " RESULT " from again u) d where outcome <> 5), " \
-	"back as (insert into twheel.backlog " \
-	"(job, due, service, attempt, state, key, order_key, tag, message, payload) " \
+	"nullif(message, '') from again where outcome <> 5), " \
+	"back as (insert into twheel.backlog (job, due, service, attempt, state, key, order_key, " \
+	"tag, message, payload, late_us, took_us, status, node) " \
 	"select id, at, service, attempt, case outcome when 0 then 3 else 4 end, key, order_key, " \
-	"tag, nullif(message, ''), case outcome when 2 then payload end from over) " \
+	"tag, nullif(message, ''), case outcome when 2 then payload end, " \
+	"late_us, took_us, nullif(status, 0), node from over) " \
 	"select id, shard, due, service, state::int4, attempt, slack_ms, octet_length(payload), " \
 	FLAGS_OF("again") ", false from again " \
 	"union all select k.id, k.shard, k.due, k.service, k.state, k.attempt, k.slack_ms, " \

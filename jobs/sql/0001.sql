@@ -236,9 +236,10 @@ create table twheel.agent (
 	primary key (service, agent)
 ) with (fillfactor = 50);
 
--- One row for each attempt, when it is over, and for each hand-over; but that in which a consumer
--- finishes a job is in backlog. With a row here as well, to take and finish a job in batches of 100
--- took 68 to 102 us and 760 bytes of WAL, and without it 63 to 89 us and 593 to 645 bytes.
+-- One row for each attempt, when it is over, and for each hand-over; but a call that ends its job,
+-- and the attempt in which a consumer finishes one, are in backlog. With a row here as well, to take
+-- and finish a job in batches of 100 took 68 to 102 us and 760 bytes of WAL, and without it 63 to
+-- 89 us and 593 to 645 bytes.
 create table twheel.execlog (
 	at		timestamptz not null default clock_timestamp(),
 	job		bigint not null,
@@ -248,7 +249,7 @@ create table twheel.execlog (
 	service		integer not null,
 	attempt		integer not null,
 	status		integer,		-- of HTTP; null if there was no answer
-	outcome		smallint not null,	-- 0 done, 1 again, 2 failed, 3 accepted, 4 handed over
+	outcome		smallint not null,	-- 1 again, 2 failed, 3 accepted, 4 handed over
 	message		text
 ) partition by range (at);
 create index execlog_at on twheel.execlog using brin (at) with (pages_per_range = 8);
@@ -265,8 +266,10 @@ create table twheel.backlog (
 	attempt		integer not null,
 	state		smallint not null,	-- 3 finished, 4 failed, 5 cancelled, 6 requeued, 7 skipped
 	requeued	bigint,			-- as which job
-	late_us		bigint,			-- of the attempt of a consumer that finished it,
-	took_us		bigint,			-- which has no row in execlog
+	late_us		bigint,			-- of the last attempt, if that has no row in execlog:
+	took_us		bigint,			-- else null
+	status		integer,
+	node		uuid,
 	key		text,
 	order_key	text,
 	tag		text,
@@ -1306,9 +1309,10 @@ create view twheel.job_delay_task_execlog as
 	from twheel.execlog e left join twheel.service s on s.id = e.service
 	union all
 	select b.at, b.job, s.service, b.attempt, round(b.late_us / 1000.0, 3),
-		round(b.took_us / 1000.0, 3), null, 'done', null, null
+		round(b.took_us / 1000.0, 3), b.status,
+		case b.state when 3 then 'done' else 'failed' end, b.message, b.node
 	from twheel.backlog b left join twheel.service s on s.id = b.service
-	where b.took_us is not null;
+	where b.late_us is not null;
 create view twheel.job_delay_task_backlog as
 	select b.at, b.job, s.service, b.due, b.attempt,
 		twheel.end_state(b.state) as state,

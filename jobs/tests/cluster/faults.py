@@ -283,11 +283,11 @@ def pinned(c):
                     c.submit(n, service, 500, 1500, 7000)
             time.sleep(max(0, start + 10 - time.monotonic()))
             new = set(c.submitted) - before
-            done = int(c.sql("select count(*) from twheel.execlog where job > %d" %
-                             max(before, default=0)))
-            late = c.sql("select round((percentile_cont(0.5) within group (order by late_us) / "
-                         "1000)::numeric, 1) || ' / ' || round((percentile_cont(0.99) within group "
-                         "(order by late_us) / 1000)::numeric, 1) from twheel.execlog "
+            done = int(c.sql("select count(*) from twheel.job_delay_task_execlog where job > %d"
+                             % max(before, default=0)))
+            late = c.sql("select round((percentile_cont(0.5) within group (order by late_ms))"
+                         "::numeric, 1) || ' / ' || round((percentile_cont(0.99) within group "
+                         "(order by late_ms))::numeric, 1) from twheel.job_delay_task_execlog "
                          "where job > %d" % max(before, default=0))
             print("# %d s: %d of %d, lateness p50 / p99 %s ms, dead %s" % (
                 10 * (i + 1), done, len(new), late, c.sql(

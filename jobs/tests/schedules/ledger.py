@@ -83,7 +83,8 @@ def compare(c, expected, seconds_to_wait=60, state="finished"):
     wrong += ["%s: of no schedule" % name for name in set(book) - set(expected)]
     late = sorted(float(x) for x, in c.rows(
         "select extract(epoch from e.at - b.due) * 1000 from twheel.backlog b"
-        " join twheel.execlog e on e.job = b.job and e.outcome in (0, 4) where b.tag is not null"))
+        " join twheel.job_delay_task_execlog e on e.job = b.job"
+        " and e.outcome in ('done', 'handed over') where b.tag is not null"))
     if late:
         print("# %d instants, begun late by p50 %.1f, p99 %.1f, most %.1f ms" % (
             len(late), late[len(late) // 2], late[len(late) * 99 // 100], late[-1]))

@@ -37,11 +37,25 @@ def _(s):
 @test("calls are shown by what came of them, also of services that are gone")
 def _(s):
     h = s.service("h")
-    for outcome in range(5):
+    for outcome in range(1, 5):
         s.owner.rows("insert into twheel.execlog (job, late_us, took_us, service, attempt, outcome)"
                      " values (%d, 1500, 2500, %d, 1, %d)" % (outcome, h, outcome))
     s.owner.rows("delete from twheel.service where service = 'h'")
     equal(s.app.rows("select outcome, late_ms, took_ms, service"
                      " from twheel.job_delay_task_execlog order by job"),
           [(outcome, "1.500", "2.500", None)
-           for outcome in ("done", "again", "failed", "accepted", "handed over")])
+           for outcome in ("again", "failed", "accepted", "handed over")])
+
+
+@test("a call that ended its job is shown by the line of that, unless there is one of the call")
+def _(s):
+    h = s.service("h")
+    for job, state, late_us in ((1, 3, 1500), (2, 4, 1500), (3, 6, 1500), (4, 4, "null"),
+                                (5, 5, "null")):
+        s.owner.rows("insert into twheel.backlog (job, due, service, attempt, state, late_us,"
+                     " took_us, status, node, message) values (%d, now(), %d, 2, %d, %s, 2500, 503,"
+                     " '00000000-0000-0000-0000-000000000007', 'no')" % (job, h, state, late_us))
+    equal(s.app.rows("select job, attempt, outcome, late_ms, took_ms, status, right(node::text, 1),"
+                     " message from twheel.job_delay_task_execlog order by job"),
+          [(job, "2", outcome, "1.500", "2.500", "503", "7", "no")
+           for job, outcome in (("1", "done"), ("2", "failed"), ("3", "failed"))])

@@ -5,11 +5,14 @@ import argparse
 import concurrent.futures
 import contextlib
 import io
+import os
 import re
+import subprocess
+import sys
 import time
 import traceback
 
-from cluster import BACKEND, Cluster, percentiles
+from cluster import BACKEND, HERE, Cluster, percentiles
 
 TESTS = []
 NEVER = ("missed", "early", "doubled", "ended_twice", "after_cancel")
@@ -142,6 +145,9 @@ def main():
     parser.add_argument("--jobs", type=int, default=4, help="so many at a time, which mostly wait")
     parser.add_argument("words", nargs="*", help="of the names of tests")
     args = parser.parse_args()
+    if "TWHEELD" not in os.environ:
+        subprocess.run(["make", "-s", "-C", os.path.join(HERE, "../..")], check=True,
+                       stdout=sys.stderr)
     chosen = [i for i, t in enumerate(TESTS) if all(w in t[0] for w in args.words)
               and (args.all or args.words or not t[1])]
     print("1..%d" % (len(chosen) * args.rounds), flush=True)

@@ -134,6 +134,9 @@ begin
 		wrong := array['service', '1 to 100 letters, digits, and ._- behind the first'];
 	elsif (new.kind in ('http', 'queue', 'amqp')) is not true then
 		wrong := array['kind', 'http, queue or amqp'];
+	elsif old.kind = 'queue' and new.kind <> 'queue' and exists (
+			select from twheel.schedule c where c.service = new.id and c.broadcast) then
+		wrong := array['kind', 'queue as long as it has schedules with broadcast'];
 	elsif new.kind = 'queue' and new.target <> '' then
 		raise invalid_parameter_value
 			using message = 'target must not be set for a queue', column = 'target';
@@ -1047,7 +1050,7 @@ begin
 	elsif new.overlap not in ('allow', 'skip', 'queue') then
 		wrong := array['overlap', 'allow, skip or queue'];
 	elsif new.broadcast and (select s.kind <> 'queue' from twheel.service s
-				 where s.id = new.service) then
+				 where s.id = new.service for share) then	-- check_service()
 		wrong := array['broadcast', 'false but for services that are queues'];
 	elsif length(new.payload) > 1048576 then
 		wrong := array['payload', '1 MiB at most'];

@@ -331,6 +331,28 @@ def _(s):
         equal((column, change, got), (column, change, ("22023", column, False)))
 
 
+CALLS = "update twheel.service set kind = 'http', target = 'http://h/' where service = 'q'"
+
+
+@test("a service with a schedule that is broadcast stays a queue")
+def _(s):
+    put(s, ", broadcast => true")
+    equal(s.node.state(CALLS), "22023")
+    equal(s.owner.value("select kind from twheel.service where service = 'q'"), "queue")
+    put(s)
+    equal(s.node.state(CALLS), None)
+
+
+@test("nothing is broadcast to a service that stops being a queue meanwhile")
+def _(s):
+    s.node.rows("begin; " + CALLS)
+    s.app.send("select twheel.schedule('s', 'q', '* * * * * *', broadcast => true)")
+    s.blocked(s.app)
+    s.node.rows("commit")
+    equal(state_of(s.app), "22023")
+    equal(s.owner.rows("select * from twheel.schedule"), [])
+
+
 @test("a schedule is not renamed, nor changed to one that cannot be")
 def _(s):
     put(s)

@@ -280,6 +280,7 @@ class Cluster:
         self.folder = tempfile.mkdtemp()
         self.pg = pg or os.path.join(self.folder, "pg")
         self.consumer = self.psql = None
+        self.sql_lock = threading.RLock()
         self.others = []        # folders of other servers
         self.books = []
         os.chmod(self.folder, 0o755)
@@ -327,13 +328,15 @@ class Cluster:
         return "host=%s port=5432 user=postgres dbname=postgres" % self.pg
 
     def sql(self, text):
-        if not self.psql:
-            self.psql = Psql(self.conninfo())
-        try:
-            return self.psql.sql(text)
-        except RuntimeError:
-            self.hang_up()
-            raise
+        """One after the other, whichever threads ask."""
+        with self.sql_lock:
+            if not self.psql:
+                self.psql = Psql(self.conninfo())
+            try:
+                return self.psql.sql(text)
+            except RuntimeError:
+                self.hang_up()
+                raise
 
     def hang_up(self):
         """The next statement has a session of its own."""

@@ -15,7 +15,7 @@ static const char *open_hint(int err)
 	case ENOENT:
 	case ENODEV:
 	case ENXIO:
-		return " (is the module loaded? twheelctl doctor tells more)";
+		return " (is the module loaded? see twheelctl doctor)";
 	case EACCES:
 		return " (try as root, or give yourself access by a udev rule)";
 	case EPERM:

@@ -242,7 +242,7 @@ static void examine_error(struct doctor *d, const char *path, int err)
 		     "there is no memory for a wheel");
 		return;
 	}
-	tell(d, PROBLEM, "look at the log of the kernel", "this error is not known here");
+	tell(d, PROBLEM, "look at the kernel's log", "this error is unknown");
 }
 
 /* ---- it can be opened ---- */
@@ -263,7 +263,7 @@ static void examine_firing(struct doctor *d, int fd)
 		return;
 	}
 	if (ppoll(&pfd, 1, &ts, NULL) != 1 || read(fd, &ev, sizeof(ev)) != sizeof(ev)) {
-		tell(d, PROBLEM, "look at the log of the kernel; this would be a bug of the module",
+		tell(d, PROBLEM, "look at the kernel's log; this would be a bug of the module",
 		     "a timer of 1 ms has not fired within %d s", FIRE_MS / 1000);
 		return;
 	}

@@ -34,25 +34,25 @@ static const struct {
 	{ "arm", " DELAY",
 	  "Arm one timer, wait, and print each firing with its lateness.\n"
 	  "DELAY is a duration such as 1h30m, 1.5s or 250us, or a wall-clock time such\n"
-	  "as @2026-12-24T18:00:00. A timer with --every and without --count goes on\n"
+	  "as @2026-12-24T18:00:00. A timer with --every and without --count fires\n"
 	  "until it is interrupted.", ARM },
 	{ "run", " FILE|-",
 	  "Arm one timer for each line of FILE on one descriptor, print each firing as it\n"
 	  "happens, and a summary at the end. A line is\n"
 	  "    DELAY [every INTERVAL] [count N] LABEL\n"
 	  "    cron \"EXPRESSION\" [tz ZONE] [count N] LABEL\n"
-	  "Empty lines and those that begin with # do not count. If a line is bad, it is\n"
-	  "named and nothing is armed.", RUN },
+	  "Empty lines and those that begin with # are ignored. If a line is wrong, it is\n"
+	  "reported and nothing is armed.", RUN },
 	{ "top", "",
 	  "Show all wheels of the machine that you may see: whose they are, what they hold,\n"
 	  "how often and how late they fire, and when they wake up next.", TOP },
 	{ "doctor", "",
 	  "Find out why the device is missing, cannot be opened or does not fire, and say\n"
-	  "what to do. Exit status: 0 all is well, 1 it works but near a limit, 3 it does not.",
+	  "what to do. Exit status: 0 it works, 1 it works but near a limit, 3 it does not.",
 	  DOCTOR },
 	{ "plot", " FILE|-",
-	  "Draw the lateness of a run, of which FILE is what --json has printed: for the\n"
-	  "terminal, or with --svg as a picture.", PLOT },
+	  "Draw the lateness of a run from FILE, the output of that run with --json: for\n"
+	  "the terminal, or with --svg as a picture.", PLOT },
 };
 
 static const struct {
@@ -70,12 +70,12 @@ static const struct {
 	  HELP_INDENT "there is an @ time or cron, else monotonic", 'c', ARM | RUN },
 	{ "tick", "D", "granularity, rounded down to a power of two of ns", 't',
 	  ARM | RUN },
-	{ "capacity", "N", "room for so many timers, by default for all", 'C',
+	{ "capacity", "N", "room for this many timers, by default for all", 'C',
 	  RUN },
-	{ "slack", "D", "timers may expire that much later", 's', ARM | RUN },
+	{ "slack", "D", "timers may expire this much later", 's', ARM | RUN },
 	{ "from", "D", "only timers whose last expiry is later than D", 'f',
 	  RUN },
-	{ "limit", "D", "only timers whose last expiry is at most at D", 'l',
+	{ "limit", "D", "only timers whose last expiry is at D or earlier", 'l',
 	  RUN },
 	{ "for", "D", "stop after D", 'F', ARM | RUN },
 	{ "exec", "CMD", "run CMD by the shell for each record, see twheelctl(1)", 'x',
@@ -85,13 +85,14 @@ static const struct {
 	  INFO | ARM | RUN | TOP | DOCTOR },
 	{ "dry-run", NULL, "check the input, print the timers, arm none", 'N',
 	  ARM | RUN },
-	{ "once", NULL, "print one table and end", 'o', TOP },
-	{ "interval", "D", "between two looks, 1s by default", 'i', TOP },
+	{ "once", NULL, "print one table and exit", 'o', TOP },
+	{ "interval", "D", "time between two samples, 1s by default", 'i', TOP },
 	{ "sort", "KEY", "fired (the default), armed, late, next, memory or pid", 'S', TOP },
-	{ "proc", "DIR", "instead of /proc, say that of the host in a container", 'P', TOP },
+	{ "proc", "DIR", "use this instead of /proc, such as the host's", 'P', TOP },
 	{ "root", "DIR", "look at the machine whose root directory is DIR", 'R', DOCTOR },
 	{ "svg", NULL, "print SVG", 'V', PLOT },
-	{ "device", "PATH", "instead of /dev/twheel", 'd', INFO | ARM | RUN | TOP | DOCTOR },
+	{ "device", "PATH", "use this instead of /dev/twheel", 'd',
+	  INFO | ARM | RUN | TOP | DOCTOR },
 	{ "help", NULL, "this text", 'h', ~0U },
 };
 
@@ -107,8 +108,8 @@ static int print_help(void)
 	for (i = 0; i < NR_COMMANDS; i++)
 		printf("  twheelctl %s%s\n", commands[i].name, commands[i].args);
 	puts("\n"
-	     "twheelctl COMMAND --help tells more, twheelctl --version the version.\n\n"
-	     "Exit status: 0 all is well, 1 a timer was early or lost, 2 usage or bad\n"
+	     "See twheelctl COMMAND --help for more, and twheelctl --version for the version.\n\n"
+	     "Exit status: 0 success, 1 a timer was early or lost, 2 usage or bad\n"
 	     "input, 3 the device is missing or failed, 4 a command of --exec failed.");
 	return EXIT_RUN_OK;
 }
@@ -145,7 +146,7 @@ static const char *parse_clock(const char *s, int *clockid)
 		*clockid = clocks[i];
 		return NULL;
 	}
-	return "there are monotonic, boottime, realtime, tai and manual";
+	return "must be monotonic, boottime, realtime, tai or manual";
 }
 
 /* Returns NULL, or what is wrong with @arg */

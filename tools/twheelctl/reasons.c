@@ -109,7 +109,7 @@ static void find_other_kernels(struct doctor *d)
 	closedir(dir);
 	if (len)
 		tell(d, NOTE, "reboot into one of them, or " BUILD " for the one that runs",
-		     "the module is there for other kernels:%s", others);
+		     "the module is installed for other kernels:%s", others);
 }
 
 /* The module is nowhere for this kernel */
@@ -126,8 +126,8 @@ static void tell_not_installed(struct doctor *d)
 	     BUILD : "install its headers (linux-headers-$(uname -r) on Debian), then " BUILD,
 	     "the module is not installed for this kernel");
 	if (exists(in_root(d, "/var/lib/dkms/twheel")))
-		tell(d, NOTE, "sudo dkms autoinstall; what fails is in /var/lib/dkms/twheel",
-		     "DKMS has its source, but has not built it for this kernel");
+		tell(d, NOTE, "sudo dkms autoinstall; its log is in /var/lib/dkms/twheel",
+		     "DKMS has the source of the module, but has not built it for this kernel");
 }
 
 static bool is_listed(const struct doctor *d, const char *path)
@@ -188,13 +188,13 @@ static void examine_signature(struct doctor *d, const char *path)
 	if (packed || is_signed(path)) {
 		tell(d, NOTE,
 		     "enrol the key that it is signed with: sudo mokutil --import CERTIFICATE, then reboot",
-		     "this kernel loads signed modules only%s; it has to know the key",
+		     "this kernel loads only signed modules%s, and has to know the key",
 		     secure_boot(d) ? " (Secure Boot is on)" : "");
 		return;
 	}
 	tell(d, PROBLEM,
 	     "sign it with the kernel's scripts/sign-file and a key that mokutil --import has enrolled (DKMS does so), or switch Secure Boot off",
-	     "this kernel loads signed modules only%s, and twheel.ko is not signed",
+	     "this kernel loads only signed modules%s, and twheel.ko is not signed",
 	     secure_boot(d) ? " (Secure Boot is on)" : locked ? " (it is locked down)" : "");
 }
 
@@ -235,7 +235,7 @@ static void examine_modprobe(struct doctor *d)
 				 entry->d_name);
 			if (is_barred_by(path, line))
 				tell(d, PROBLEM, "remove that line, or load it by insmod",
-				     "modprobe is told not to load it: \"%s\" in %s/%s",
+				     "modprobe is configured not to load it: \"%s\" in %s/%s",
 				     line, dirs[i], entry->d_name);
 		}
 		if (dir)
@@ -251,7 +251,7 @@ static const char *log_advice(const char *line)
 	static const char enrol[] =
 		"enrol the key that it is signed with: mokutil --import";
 	static const char parameters[] =
-		"mend its parameters, in /etc/modprobe.d or on the command line of the kernel";
+		"correct its parameters, in /etc/modprobe.d or on the kernel's command line";
 	static const struct {
 		const char *text;
 		const char *advice;
@@ -290,7 +290,7 @@ static void examine_log(struct doctor *d)
 		if (errno == EACCES || errno == EPERM)
 			tell(d, NOTE,
 			     "sudo twheelctl doctor",
-			     "the log of the kernel is not for you to read");
+			     "you may not read the kernel's log");
 		return;
 	}
 	setvbuf(in, NULL, _IOFBF, RECORD_MAX);
@@ -312,7 +312,7 @@ static void examine_log(struct doctor *d)
 	free(line);
 	fclose(in);
 	for (i = nr > LOG_LINES ? nr - LOG_LINES : 0; i < nr; i++)
-		tell(d, PROBLEM, log_advice(last[i % LOG_LINES]), "the log of the kernel has: %s",
+		tell(d, PROBLEM, log_advice(last[i % LOG_LINES]), "the kernel's log has: %s",
 		     last[i % LOG_LINES]);
 }
 
@@ -350,7 +350,7 @@ void examine_module(struct doctor *d)
 	}
 	tell(d, FINE, NULL, "the module is installed: %s", path + strlen(d->opt->root));
 	if (!is_listed(d, path))
-		tell(d, PROBLEM, "sudo depmod -a", "modprobe does not know of it yet");
+		tell(d, PROBLEM, "sudo depmod -a", "modprobe does not know the module yet");
 	examine_modprobe(d);
 	if (first_line(in_root(d, "/proc/sys/kernel/modules_disabled"), line, sizeof(line)) &&
 	    *line == '1')
@@ -360,5 +360,5 @@ void examine_module(struct doctor *d)
 	examine_log(d);
 	tell(d, NOTE,
 	     "sudo modprobe twheel; at each boot: echo twheel | sudo tee /etc/modules-load.d/twheel.conf",
-	     "when that is done it has to be loaded");
+	     "then the module has to be loaded");
 }

@@ -30,17 +30,17 @@ enum mode { RUN, MIGRATE, CHECK };
 static const char usage[] =
 "usage: twheeld [-c FILE] [-o NAME=VALUE]... [--migrate | --check]\n"
 "\n"
-"Keeps delayed jobs in PostgreSQL and fires them in time.\n"
+"Keeps delayed jobs in PostgreSQL and fires them on time.\n"
 "\n"
 "  -c, --config=FILE        the configuration, see twheeld.conf(5)\n"
-"  -o, --option=NAME=VALUE  a line of it, instead of what the file says\n"
+"  -o, --option=NAME=VALUE  a line of the configuration, which overrides the file\n"
 "      --migrate            make the schema, or bring it up to date, and exit\n"
 "      --check              check the configuration and the schema, and exit\n"
 "      --version            print the version and exit\n"
 "      --help               print this and exit\n"
 "\n"
-"SIGTERM and SIGINT have it give its jobs away, let calls end and exit; a second one ends it\n"
-"at once. SIGHUP is ignored.\n";
+"On SIGTERM and SIGINT it gives its jobs away, lets calls end, and exits; a second signal ends\n"
+"it at once. SIGHUP is ignored.\n";
 
 /**
  * struct process - what a node does not know of
@@ -182,7 +182,7 @@ static int check(const struct config *c)
 {
 	if (schema_check(c->database) != SCHEMA_FITS)
 		return EXIT_FAILURE;
-	puts("the configuration is right, and the schema fits");
+	puts("the configuration is valid, and the schema fits");
 	return EXIT_SUCCESS;
 }
 

@@ -26,7 +26,7 @@ static const char *check_id(const char *id)
 	const char *err = read_number(id, 1, INT64_MAX, &nr);
 
 	if (err)
-		die(STATUS_USAGE, "'%s' is no id of a job", id);
+		die(STATUS_USAGE, "'%s' is not the id of a job", id);
 	return id;
 }
 
@@ -210,7 +210,7 @@ int cmd_show(const struct options *opt, const char *id)
 		    " from twheel.job_delay_task_execlog where job = $1 order by at", 1, &id);
 	found = PQntuples(job) + PQntuples(ends) + PQntuples(calls);
 	if (!found)
-		tell("there is no job %s, nor is one remembered", id);
+		tell("there is no job %s, and no log of one", id);
 	else if (opt->json)
 		show_json(db, id);
 	if (found && !opt->json) {
@@ -263,7 +263,7 @@ static const char *check_ms(char *to, size_t size, const char *value)
 	if (err)
 		return err;
 	if (us % 1000 || us / 1000 > INT32_MAX || !us)
-		return "is in whole milliseconds, up to 24 days";
+		return "must be in whole milliseconds, up to 24 days";
 	snprintf(to, size, "%lld", (long long)(us / 1000));
 	return NULL;
 }
@@ -454,7 +454,7 @@ int cmd_service_rm(const struct options *opt, const char *name)
 		tell("service '%s' has jobs: cancel or finish them first", name);
 		status = STATUS_RUNNING;
 	} else if (!strcmp(state, LOCKED)) {
-		tell("somebody has submitted to '%s' in a transaction that is open still", name);
+		tell("an open transaction has submitted to '%s': try again later", name);
 		status = STATUS_RUNNING;
 	} else if (PQresultStatus(r) != PGRES_TUPLES_OK) {
 		status = tell_error(r, db);

@@ -110,7 +110,7 @@ int tell_error(const PGresult *r, const PGconn *db)
 	char line[512];
 
 	if (is_one_of(state, "3F000 42P01 42883")) {
-		tell("this database is none of twheeld's yet: see twheeld --migrate");
+		tell("this database has no schema of twheeld yet: see twheeld --migrate");
 		return STATUS_FAILED;
 	}
 	if (!strcmp(state, "42501")) {

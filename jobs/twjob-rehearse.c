@@ -165,9 +165,9 @@ static void set_time(const struct view *view, const struct options *opt, int64_t
 		     int64_t *to_us)
 {
 	if (!!opt->month + !!opt->year + (opt->from || opt->to || opt->for_us) > 1)
-		die(STATUS_USAGE, "one of --month, --year, and --from with --to or --for");
+		die(STATUS_USAGE, "give only one of --month, --year, and --from with --to or --for");
 	if (opt->to && opt->for_us)
-		die(STATUS_USAGE, "one of --to and --for");
+		die(STATUS_USAGE, "give only one of --to and --for");
 	if (opt->month || opt->year) {
 		set_calendar(view, opt, from_us, to_us);
 		return;
@@ -176,9 +176,9 @@ static void set_time(const struct view *view, const struct options *opt, int64_t
 	*to_us = opt->to ? read_stamp("to", opt->to) :
 			   *from_us + (opt->for_us ?: DEFAULT_US);
 	if (*to_us <= *from_us)
-		die(STATUS_USAGE, "--to is not behind --from");
+		die(STATUS_USAGE, "--to must be later than --from");
 	if (*to_us - *from_us > REHEARSE_MAX_US)
-		die(STATUS_USAGE, "a rehearsal is of ten years at most");
+		die(STATUS_USAGE, "a rehearsal is limited to ten years");
 	if (*to_us > begin_of(NULL, LAST_YEAR + 1, 1))
 		die(STATUS_USAGE, "expressions end with the year %d", LAST_YEAR);
 }
@@ -279,7 +279,7 @@ static void set_concurrency(struct rehearsal *r, const struct options *opt,
 
 		service = equals ? find_service(r, arg, equals - arg) : NULL;
 		if (!service)
-			die(STATUS_USAGE, "--concurrency %s: not SERVICE=N of one that is there",
+			die(STATUS_USAGE, "--concurrency %s: not SERVICE=N of an existing service",
 			    arg);
 		err = read_number(equals + 1, 1, 100000, &service->concurrency);
 		if (err)
@@ -406,7 +406,7 @@ int cmd_rehearse(const struct options *opt, int nr, char **files)
 	look_at_terminal(&view);
 	set_zone(&view, opt->tz);
 	if (opt->diff && nr != 2)
-		die(STATUS_USAGE, "--diff is of two files");
+		die(STATUS_USAGE, "--diff needs two files");
 	if (opt->diff)
 		return diff(opt, &view, files);
 	set_time(&view, opt, &from_us, &to_us);

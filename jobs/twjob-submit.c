@@ -26,7 +26,7 @@ static void read_all(struct buf *b, FILE *f, const char *name)
 		len = fread(part, 1, sizeof(part), f);
 		buf_add(b, part, len);
 		if (b->len > MAX_PAYLOAD)
-			die(STATUS_USAGE, "%s: a payload is up to 1 MiB", name);
+			die(STATUS_USAGE, "%s: a payload has at most 1 MiB", name);
 	} while (len == sizeof(part));
 	if (ferror(f))
 		die(STATUS_FAILED, "%s: %s", name, strerror(errno));
@@ -48,7 +48,7 @@ void read_payload(struct buf *b, const struct options *opt, bool from_stdin)
 		fclose(f);
 	}
 	if (b->len > MAX_PAYLOAD)
-		die(STATUS_USAGE, "--payload: a payload is up to 1 MiB");
+		die(STATUS_USAGE, "--payload: a payload has at most 1 MiB");
 }
 
 /* Whether it was done is not known if the connection ended meanwhile. */
@@ -123,7 +123,7 @@ static int submit_lines(PGconn *db, const struct options *opt, const char *servi
 		if (len && line[len - 1] == '\n')
 			len--;
 		if (len > MAX_PAYLOAD)
-			die(STATUS_USAGE, "line %llu: is more than 1 MiB; %llu were submitted",
+			die(STATUS_USAGE, "line %llu: more than 1 MiB; %llu were submitted",
 			    (unsigned long long)nr + 1, (unsigned long long)done);
 		add_element(&b, line, (size_t)len);
 		nr++;
@@ -156,7 +156,7 @@ int cmd_submit(const struct options *opt, int nr, char **args)
 	if (from_stdin + !!opt->payload + !!opt->file + opt->lines > 1)
 		die(STATUS_USAGE, "takes one of --payload, --file, --lines and -");
 	if (opt->lines && opt->key)
-		die(STATUS_USAGE, "--key: with --lines there would be one job");
+		die(STATUS_USAGE, "--key cannot be used with --lines: there would be only one job");
 	if (!opt->lines)
 		read_payload(&b, opt, from_stdin);
 	db = must_open_db(opt->conninfo);

@@ -363,7 +363,7 @@ static void say_why(struct slot *s)
 
 static void is_lost(struct slot *s)
 {
-	tell("job %s: somebody else has it", s->job);
+	tell("job %s: another consumer has it", s->job);
 	if (s->state != RUNNING) {
 		s->state = FREE;
 		return;
@@ -547,7 +547,7 @@ static void take_signals(struct worker *w)
 					kill_group(&w->slots[i], SIGKILL);
 			}
 		} else if (count(w, RUNNING)) {
-			tell("waits for %d commands; a second signal kills them",
+			tell("waiting for %d commands; a second signal kills them",
 			     count(w, RUNNING));
 		}
 		if (!w->stopping)
@@ -657,7 +657,7 @@ static void check_service(struct worker *w)
 	if (!PQntuples(r))
 		die(STATUS_NONE, "there is no service '%s'", w->service);
 	if (strcmp(PQgetvalue(r, 0, 0), "queue"))
-		die(STATUS_USAGE, "service '%s' is of kind %s: its jobs are in no queue",
+		die(STATUS_USAGE, "service '%s' is of kind %s: it has no queue",
 		    w->service, PQgetvalue(r, 0, 0));
 	PQclear(r);
 	PQclear(ask(w->db, "listen twheel_queue", 0, NULL));
@@ -694,7 +694,7 @@ int work(const struct options *opt, const char *service)
 	snprintf(w.visible, sizeof(w.visible), "%lld us", (long long)opt->visible_us);
 	run(&w);
 	if (count(&w, ENDED))
-		tell("what %d commands came to is not recorded: others have their jobs",
+		tell("the results of %d commands are not recorded: other consumers have their jobs",
 		     count(&w, ENDED));
 	if (w.failed || count(&w, ENDED)) {
 		free(w.slots);

@@ -57,96 +57,97 @@ static const struct {
 	int least, most;	/* arguments */
 } commands[] = {
 	{ "submit", " SERVICE [-]",
-	  "Submit a job, which is due now unless --at or --in say otherwise, and print its\n"
-	  "id. The payload is TEXT, what is in FILE, what comes on standard input if - is\n"
-	  "given, or empty. With --key a job that is submitted twice is there once: the id of\n"
-	  "the first is printed.", SUBMIT, 1, 2 },
+	  "Submit a job, which is due now unless --at or --in is given, and print its id.\n"
+	  "The payload is TEXT, the contents of FILE, standard input if - is given, or empty.\n"
+	  "A second submit with the same --key makes no second job; it prints the id of the\n"
+	  "first.", SUBMIT, 1, 2 },
 	{ "cancel", " ID... | --tag T",
-	  "Cancel jobs that nobody has begun, or that wait for their next attempt, those\n"
-	  "named or all of a tag. What was cancelled will not start.", CANCEL, 0, ANY_NUMBER },
+	  "Cancel the given jobs, or all jobs with a tag, that have not begun or that wait for\n"
+	  "their next attempt. A cancelled job will not start.", CANCEL, 0, ANY_NUMBER },
 	{ "move", " ID --at TIME | --in DURATION",
-	  "Have a job that nobody has begun, or that waits for its next attempt, at another\n"
+	  "Move a job that has not begun, or that waits for its next attempt, to another\n"
 	  "time.", MOVE, 1, 1 },
 	{ "ls", "",
 	  "List jobs that wait or run, in the order of their times. With --state finished,\n"
-	  "failed, cancelled or requeued: those that are over, the last ones first.",
+	  "failed, cancelled, requeued or skipped: those that are over, the latest first.",
 	  LS, 0, 0 },
 	{ "show", " ID",
 	  "Show a job, each attempt at it, and how it ended.", SHOW, 1, 1 },
 	{ "service set", " NAME KEY=VALUE...",
-	  "Make a service, or change what is named of it:\n"
-	  "    kind=http|queue|amqp     a new service needs that\n"
-	  "    target=URL               where jobs are posted to; of amqp EXCHANGE/ROUTING-KEY\n"
-	  "    headers={\"Name\":\"v\"}     of requests, besides\n"
-	  "    timeout=30s              for an answer\n"
-	  "    accept=1h                for a result after the answer 202\n"
+	  "Make a service, or change the given settings:\n"
+	  "    kind=http|queue|amqp     needed for a new service\n"
+	  "    target=URL               where to post jobs; for amqp EXCHANGE/ROUTING-KEY\n"
+	  "    headers={\"Name\":\"v\"}     added to requests\n"
+	  "    timeout=30s              wait for an answer\n"
+	  "    accept=1h                wait for a result after an answer of 202\n"
 	  "    max_attempts=20\n"
-	  "    backoff=1s  backoff_max=1h   before the second attempt, and at most\n"
-	  "    concurrency=100          calls at once, of the cluster\n"
-	  "    rate=none                calls a second, of the cluster\n"
+	  "    backoff=1s  backoff_max=1h   delay before the second attempt, and its limit\n"
+	  "    concurrency=100          calls at once in the cluster\n"
+	  "    rate=none                calls a second in the cluster\n"
 	  "    delivery=at_least_once|at_most_once\n"
-	  "    notify=true              consumers of a queue are told of new rows",
+	  "    notify=true              notify consumers of a queue of new rows",
 	  SERVICE_SET, 2, 32 },
 	{ "service ls", "", "List services.", SERVICE_LS, 0, 0 },
 	{ "service pause", " NAME",
-	  "Begin no more jobs of a service. They wait.", SERVICE_PAUSE, 1, 1 },
-	{ "service resume", " NAME", "Go on with a service.", SERVICE_RESUME, 1, 1 },
+	  "Stop a service: its jobs wait.", SERVICE_PAUSE, 1, 1 },
+	{ "service resume", " NAME", "Resume a service.", SERVICE_RESUME, 1, 1 },
 	{ "service rm", " NAME",
-	  "Remove a service that has no jobs any more.", SERVICE_RM, 1, 1 },
+	  "Remove a service that has no jobs and no schedules.", SERVICE_RM, 1, 1 },
 	{ "schedule put", " NAME SERVICE (--cron EXPR [--tz ZONE] | --every DURATION) [-]",
-	  "Make a schedule, or replace all of it: what is not given is the default. At each of\n"
-	  "its times a job of the service is made, with the payload, and with the name as its\n"
-	  "tag. An expression has five fields as of cron (minute, hour, day, month, day of the\n"
-	  "week), six or seven as of Quartz (a second before them, a year behind), or is\n"
+	  "Make a schedule, or replace all of it: options not given have their defaults. At\n"
+	  "each of its times it makes a job of the service, with the payload, and with its name\n"
+	  "as the tag. An expression has five fields as in cron (minute, hour, day, month, day\n"
+	  "of the week), six or seven as in Quartz (with seconds first and a year last), or is\n"
 	  "@hourly, @daily, @weekly, @monthly or @yearly.",
 	  SCHEDULE_PUT, 2, 3 },
 	{ "schedule ls", "",
-	  "List schedules. With --json: all that they say, as a file for \"schedule apply\" and\n"
+	  "List schedules. With --json: completely, as a file for \"schedule apply\" and\n"
 	  "\"rehearse\".", SCHEDULE_LS, 0, 0 },
 	{ "schedule show", " NAME",
-	  "Show a schedule, and its next times, also if it is paused.", SCHEDULE_SHOW, 1, 1 },
+	  "Show a schedule, and its next times, even if it is paused.", SCHEDULE_SHOW, 1, 1 },
 	{ "schedule rm", " NAME",
-	  "Remove a schedule, and what is planned of it. What has begun goes on.",
+	  "Remove a schedule and its planned jobs. Jobs that have begun go on.",
 	  SCHEDULE_RM, 1, 1 },
 	{ "schedule pause", " NAME",
 	  "Make no more jobs of a schedule.", SCHEDULE_PAUSE, 1, 1 },
 	{ "schedule resume", " NAME",
-	  "Go on with a schedule. Of what it has missed meanwhile that is done which its\n"
-	  "--misfire says.", SCHEDULE_RESUME, 1, 1 },
+	  "Resume a schedule. Its --misfire decides about the times it has missed.",
+	  SCHEDULE_RESUME, 1, 1 },
 	{ "schedule run", " NAME",
-	  "Submit a job of a schedule now, besides its times, and also if it is paused. Prints\n"
-	  "the id.", SCHEDULE_RUN, 1, 1 },
+	  "Submit a job of a schedule now, in addition to its times, even if it is paused, and\n"
+	  "print the id.", SCHEDULE_RUN, 1, 1 },
 	{ "schedule apply", " FILE",
-	  "Have the schedules of a file ({\"schedules\": [...]}; - is standard input), in one\n"
-	  "transaction, and tell what was created, changed and removed. Those that are the same\n"
-	  "are left as they are, and so is whether one is paused, if the file does not say it.",
+	  "Make the schedules of a file ({\"schedules\": [...]}; - is standard input), in one\n"
+	  "transaction, and print what was created, changed and removed. Those that are the\n"
+	  "same are left as they are. A schedule stays paused if the file does not say.",
 	  SCHEDULE_APPLY, 1, 1 },
 	{ "dead ls", " [SERVICE]",
-	  "List jobs that have failed for good, the last ones first.", DEAD_LS, 0, 1 },
+	  "List jobs that have failed for good, the latest first.", DEAD_LS, 0, 1 },
 	{ "dead requeue", " ID...",
 	  "Submit jobs that have failed for good again, as new ones that are due now, and\n"
 	  "print their new ids.", DEAD_REQUEUE, 1, ANY_NUMBER },
 	{ "dead requeue-all", " SERVICE",
-	  "The same for all of a service that have failed until now. Prints how many.",
+	  "The same for all jobs of a service that have failed until now. Prints how many.",
 	  DEAD_REQUEUE_ALL, 1, 1 },
 	{ "nodes", "",
-	  "List nodes, what they own, and whether they beat: that is watched for up to 4\n"
-	  "seconds.", NODES, 0, 0 },
+	  "List nodes, what they own, and whether they beat, which takes up to 4 seconds.",
+	  NODES, 0, 0 },
 	{ "drain", " NODE",
 	  "Ask a node, by its uuid or name, to give its shards away and to stop.", DRAIN, 1, 1 },
 	{ "work", " SERVICE [OPTIONS] -- COMMAND [ARGUMENT...]",
 	  "Take jobs of a queue and run COMMAND for each, with the payload on its standard\n"
 	  "input, and TWJOB_ID, TWJOB_ATTEMPT, TWJOB_DUE, TWJOB_TAG and TWJOB_IDEM in its\n"
 	  "environment. If it exits with 0 the job is finished. Else it fails with the last\n"
-	  "line of standard error as the message, and is had again after the service's\n"
-	  "backoff. SIGTERM: takes no more and waits; a second one kills what runs.",
+	  "line of standard error as the message, and is tried again after the service's\n"
+	  "backoff. On SIGTERM takes no more jobs and waits for those that run, which a\n"
+	  "second SIGTERM kills.",
 	  WORK, 1, 1 },
 	{ "rehearse", " [FILE...] | --diff OLD NEW",
-	  "Go through a month or a year of schedules in virtual time, and tell what fires\n"
-	  "when: how often each, the busiest minutes, days on which clocks are set, overlaps,\n"
-	  "and what is wrong. Schedules are those of the files ({\"schedules\": [...]}; - is\n"
-	  "standard input), which need no database, or those of the database. With --diff:\n"
-	  "which times come, go and stay if one file takes the place of another.",
+	  "Run a month or a year of schedules in virtual time, and print what fires when: how\n"
+	  "often each fires, the busiest minutes, days on which clocks are set, overlaps, and\n"
+	  "errors. The schedules are those of the files ({\"schedules\": [...]}; - is standard\n"
+	  "input), for which no database is needed, or those of the database. With --diff:\n"
+	  "which times come, go and stay if one file replaces another.",
 	  REHEARSE, 0, ANY_NUMBER },
 };
 
@@ -167,71 +168,71 @@ static const struct {
 	int key;
 	unsigned int commands;
 } options[] = {
-	{ "at", "TIME", "when it is due: 2026-12-24T18:00:00Z, or now", 'a', SUBMIT | MOVE },
-	{ "in", "DURATION", "the same from now on: 90s, 1h30m, 2d", 'i', SUBMIT | MOVE },
-	{ "key", "K", "no second job with that key for 24 hours after it\n"
-	  HELP_INDENT "was due", 'k', SUBMIT },
-	{ "order-key", "K", "one at a time of those with that key, in order", 'o', SUBMIT },
+	{ "at", "TIME", "when the job is due: 2026-12-24T18:00:00Z, or now", 'a', SUBMIT | MOVE },
+	{ "in", "DURATION", "the same, counted from now: 90s, 1h30m, 2d", 'i', SUBMIT | MOVE },
+	{ "key", "K", "no second job with that key until 24 hours after\n"
+	  HELP_INDENT "the first was due", 'k', SUBMIT },
+	{ "order-key", "K", "jobs with that key run one at a time, in order", 'o', SUBMIT },
 	{ "tag", "T", "name of a group of jobs", 't', SUBMIT | CANCEL | LS },
-	{ "slack", "DURATION", "it may be that late, so that batches are larger", 's',
+	{ "slack", "DURATION", "how late it may be, so that batches are larger", 's',
 	  SUBMIT | SCHEDULE_PUT },
-	{ "payload", "TEXT", "what the job is given", 'p', SUBMIT | SCHEDULE_PUT },
+	{ "payload", "TEXT", "the payload of the job", 'p', SUBMIT | SCHEDULE_PUT },
 	{ "file", "FILE", "the same from a file", 'f', SUBMIT | SCHEDULE_PUT },
 	{ "lines", NULL, "a job for each line of standard input, 1000 in a\n"
 	  HELP_INDENT "transaction", 'L', SUBMIT },
-	{ "cron", "EXPR", "at the times of that expression: '30 2 * * 1-5'", OPT_CRON,
+	{ "cron", "EXPR", "fire at the times of that expression: '30 2 * * 1-5'", OPT_CRON,
 	  SCHEDULE_PUT },
-	{ "tz", "ZONE", "which are those of that time zone, as Europe/Berlin; UTC\n"
-	  HELP_INDENT "if not given", OPT_TZ, SCHEDULE_PUT },
-	{ "every", "DURATION", "or each so long, from --start on, or from now", OPT_EVERY,
+	{ "tz", "ZONE", "time zone of the expression, such as Europe/Berlin; UTC\n"
+	  HELP_INDENT "by default", OPT_TZ, SCHEDULE_PUT },
+	{ "every", "DURATION", "or fire at that interval, from --start, or from now", OPT_EVERY,
 	  SCHEDULE_PUT },
-	{ "count", "N", "so many times of --every, no end if not given", OPT_COUNT, SCHEDULE_PUT },
+	{ "count", "N", "number of times of --every; without end by default", OPT_COUNT,
+	  SCHEDULE_PUT },
 	{ "start", "TIME", "not before", OPT_START, SCHEDULE_PUT },
 	{ "end", "TIME", "and not after", OPT_END, SCHEDULE_PUT },
-	{ "misfire", "POLICY", "of times that were missed: fire_now (once), do_nothing,\n"
-	  HELP_INDENT "ignore (each is done late) or smart, which is do_nothing\n"
+	{ "misfire", "POLICY", "for missed times: fire_now (once), do_nothing, ignore\n"
+	  HELP_INDENT "(fire each one late) or smart, which is do_nothing\n"
 	  HELP_INDENT "for --every without --count, else fire_now", OPT_MISFIRE, SCHEDULE_PUT },
-	{ "grace", "DURATION", "what is later than that is missed, 1m if not given", OPT_GRACE,
+	{ "grace", "DURATION", "a time that is later than this is missed; 1m by default", OPT_GRACE,
 	  SCHEDULE_PUT },
-	{ "overlap", "POLICY", "while a job is not over, the next one: allow, skip, or\n"
-	  HELP_INDENT "queue (wait)", OPT_OVERLAP, SCHEDULE_PUT },
-	{ "broadcast", NULL, "for each agent of the service, which is a queue", OPT_BROADCAST,
+	{ "overlap", "POLICY", "what the next job does while one is not over: allow,\n"
+	  HELP_INDENT "skip, or queue (wait)", OPT_OVERLAP, SCHEDULE_PUT },
+	{ "broadcast", NULL, "a job for each agent of the service, which is a queue", OPT_BROADCAST,
 	  SCHEDULE_PUT },
-	{ "paused", NULL, "until \"schedule resume\"", OPT_PAUSED, SCHEDULE_PUT },
+	{ "paused", NULL, "make no jobs until \"schedule resume\"", OPT_PAUSED, SCHEDULE_PUT },
 	{ "prune", NULL, "remove schedules that are not in the file", OPT_PRUNE, SCHEDULE_APPLY },
-	{ "dry-run", NULL, "only tell; exits with 5 if anything would be done", OPT_DRY_RUN,
+	{ "dry-run", NULL, "only print what would be done; exit with 5 if anything", OPT_DRY_RUN,
 	  SCHEDULE_APPLY },
-	{ "service", "NAME", "only of that service", 'S', LS | SCHEDULE_LS },
-	{ "state", "S", "only those that are delay, ready, running, accepted\n"
-	  HELP_INDENT "or paused; or finished, failed, cancelled, requeued or\n"
-	  HELP_INDENT "skipped",
+	{ "service", "NAME", "only those of that service", 'S', LS | SCHEDULE_LS },
+	{ "state", "S", "only those in that state: delay, ready, running,\n"
+	  HELP_INDENT "accepted or paused; or finished, failed, cancelled,\n"
+	  HELP_INDENT "requeued or skipped",
 	  'A', LS },
-	{ "limit", "N", "at most so many, 100 if not given", 'l', LS | DEAD_LS },
-	{ "wait", "DURATION", "until it owns nothing any more; fails after that", 'w', DRAIN },
-	{ "jobs", "N", "run up to N commands at once (also -j N), 1 if not\n"
-	  HELP_INDENT "given", 'j', WORK },
-	{ "visible", "DURATION", "how long others leave a job alone if nothing is\n"
-	  HELP_INDENT "heard of this worker, 30s if not given", 'v', WORK },
-	{ "from", "TIME", "it begins then, now if not given", 'F', REHEARSE },
-	{ "to", "TIME", "and ends then", 'T', REHEARSE },
-	{ "for", "DURATION", "or after that, 30d if not given", 'D', REHEARSE },
+	{ "limit", "N", "at most this many, 100 by default", 'l', LS | DEAD_LS },
+	{ "wait", "DURATION", "wait this long until it owns nothing; else fail", 'w', DRAIN },
+	{ "jobs", "N", "run up to N commands at once (also -j N), 1 by default", 'j', WORK },
+	{ "visible", "DURATION", "how long others leave a job alone if this worker is\n"
+	  HELP_INDENT "not heard of, 30s by default", 'v', WORK },
+	{ "from", "TIME", "begin of the period, now by default", 'F', REHEARSE },
+	{ "to", "TIME", "its end", 'T', REHEARSE },
+	{ "for", "DURATION", "or its length, 30d by default", 'D', REHEARSE },
 	{ "month", "2026-12", "or that month", 'M', REHEARSE },
 	{ "year", "2027", "or that year", 'Y', REHEARSE },
-	{ "tz", "ZONE", "times are told in that zone, and months begin there;\n"
-	  HELP_INDENT "UTC if not given", 'Z', REHEARSE },
+	{ "tz", "ZONE", "print times in that zone, where months begin too; UTC\n"
+	  HELP_INDENT "by default", 'Z', REHEARSE },
 	{ "takes", "NAME=DURATION", "how long jobs of a schedule or a service run; without\n"
-	  HELP_INDENT "NAME= all. May be given more than once", 'R', REHEARSE },
+	  HELP_INDENT "NAME= all jobs. May be given more than once", 'R', REHEARSE },
 	{ "concurrency", "SERVICE=N", "how many jobs of it may run; 100 if not known.\n"
 	  HELP_INDENT "May be given more than once", 'C', REHEARSE },
-	{ "list", NULL, "print each time, before all else", 'I', REHEARSE },
+	{ "list", NULL, "print each time first", 'I', REHEARSE },
 	{ "svg", "FILE", "write the chart to that file as well", 'G', REHEARSE },
 	{ "diff", NULL, "compare two files", 'X', REHEARSE },
-	{ "agent", "NAME", "besides take what is broadcast for that agent", OPT_AGENT, WORK },
-	{ "until-empty", NULL, "stop when there is nothing to be taken", 'e', WORK },
+	{ "agent", "NAME", "also take jobs that are broadcast to that agent", OPT_AGENT, WORK },
+	{ "until-empty", NULL, "stop when there are no jobs to take", 'e', WORK },
 	{ "json", NULL, "print JSON, one object a line", 'J',
 	  SUBMIT | ONE_JOB | LISTS | DEAD_REQUEUE | DEAD_REQUEUE_ALL | OF_SCHEDULES |
 	  REHEARSE },
-	{ "database", "CONNINFO", "where PostgreSQL is (also -d), or PGHOST and so on",
+	{ "database", "CONNINFO", "the database (also -d); by default PGHOST and so on",
 	  'd', ALL },
 	{ "help", NULL, "this text", 'h', ALL },
 };
@@ -278,10 +279,10 @@ static void print_help(void)
 	for (size_t i = 0; i < NR_COMMANDS; i++)
 		printf("  twjob %s%s\n", commands[i].name, commands[i].args);
 	puts("\n"
-	     "twjob help COMMAND tells more, twjob --version the version.\n\n"
-	     "Exit status: 0 all is well, 1 it failed, 2 usage, 3 there is no such job,\n"
-	     "service, schedule or node, 4 the job is running already, 5 what was compared\n"
-	     "differs.");
+	     "See twjob help COMMAND for more, and twjob --version for the version.\n\n"
+	     "Exit status: 0 success, 1 failure, 2 usage, 3 there is no such job, service,\n"
+	     "schedule or node, 4 the job is running already, 5 the comparison found a\n"
+	     "difference.");
 }
 
 static void print_command_help(size_t cmd)
@@ -335,8 +336,8 @@ static const char *set_slack(struct options *opt, const char *arg)
 	if (err)
 		return err;
 	if (opt->slack_us > INT64_C(3600) * USEC_PER_SEC)
-		return "slack is up to an hour";
-	return opt->slack_us % 1000 ? "slack is in whole milliseconds" : NULL;
+		return "slack must be at most an hour";
+	return opt->slack_us % 1000 ? "slack must be in whole milliseconds" : NULL;
 }
 
 static const char *set_visible(struct options *opt, const char *arg)
@@ -346,7 +347,7 @@ static const char *set_visible(struct options *opt, const char *arg)
 	if (err)
 		return err;
 	if (opt->visible_us < USEC_PER_SEC || opt->visible_us > INT64_C(86400) * USEC_PER_SEC)
-		return "is from a second to a day";
+		return "must be from a second to a day";
 	return NULL;
 }
 
@@ -377,9 +378,9 @@ static const char *set_every(struct options *opt, const char *arg)
 	if (err)
 		return err;
 	if (opt->schedule.every_us % 1000 || !opt->schedule.every_us)
-		return "is in whole milliseconds, and not 0";
+		return "must be in whole milliseconds, and not 0";
 	if (opt->schedule.every_us > INT64_C(36525) * 86400 * USEC_PER_SEC)
-		return "is up to 100 years";
+		return "must be at most 100 years";
 	return NULL;
 }
 
@@ -392,7 +393,7 @@ static const char *set_grace(struct options *opt, const char *arg)
 	if (opt->schedule.grace_us < USEC_PER_SEC ||
 	    opt->schedule.grace_us > INT64_C(86400) * USEC_PER_SEC ||
 	    opt->schedule.grace_us % 1000)
-		return "is from a second to a day, in whole milliseconds";
+		return "must be from a second to a day, in whole milliseconds";
 	return NULL;
 }
 
@@ -643,7 +644,7 @@ static int run_command(size_t cmd, int argc, char **argv, struct options *opt)
 		die(STATUS_USAGE, "does not take '%s', see --help",
 		    argv[optind + commands[cmd].most]);
 	if (commands[cmd].bit == WORK && (!opt->command || !*opt->command))
-		die(STATUS_USAGE, "the command to run stands behind --");
+		die(STATUS_USAGE, "give the command to run after --");
 	return call_command(commands[cmd].bit, opt, nr, argv + optind);
 }
 
@@ -699,7 +700,7 @@ static int help_of(int nr, char **words, struct options *opt)
 	char *argv[4] = { 0 };
 
 	if (nr > 2)
-		die(STATUS_USAGE, "help is for one command");
+		die(STATUS_USAGE, "help takes one command");
 	if (!nr) {
 		print_help();
 		return 0;

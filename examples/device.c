@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* device.c - three timers on one descriptor, of which the second is cancelled */
+/* device.c - three timers on one descriptor; the second is cancelled */
 #include <err.h>
 #include <fcntl.h>
 #include <linux/twheel.h>

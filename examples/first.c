@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* first.c - two requests with a deadline, of which one is answered in time */
+/* first.c - two requests with a deadline; one is answered in time */
 #include <stdio.h>
 #include <string.h>
 #include <twheel.h>

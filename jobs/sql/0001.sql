@@ -532,9 +532,9 @@ begin
 	end if;
 end $$;
 
--- A job of an application, in its own transaction. The same key makes no second one for a day
--- after it was to be done. With "announce" false, which is for who has to spare locks or is
--- behind a pooler, owners find it when they look the next time.
+-- Submits a job of an application, in its own transaction. The same key makes no second job
+-- until a day after the first was due. With "announce" false, for callers that have to spare
+-- locks or are behind a pooler, owners find the job when they next look.
 create function twheel.submit(service text, at timestamptz default null,
 	payload bytea default '', key text default null, order_key text default null,
 	tag text default null, slack_ms integer default 0, announce boolean default true)
@@ -607,7 +607,7 @@ exception when lock_not_available then
 	return 'running';
 end $$;
 
--- 'cancelled': it will not start, or not again. 'running', 'gone', 'unknown': nothing was
+-- 'cancelled': the job will not start, or not again. 'running', 'gone', 'unknown': nothing was
 -- changed.
 create function twheel.cancel(job bigint) returns text
 language plpgsql security definer set search_path = twheel, pg_temp
@@ -637,8 +637,8 @@ begin
 	return fate;
 end $$;
 
--- Up to "most" of those of a tag, of which there may be more while that many were. It passes
--- over those that somebody else is moving, cancelling, handing over or taking.
+-- Cancels up to "most" jobs with a tag. If it returns as many, there may be more. It skips jobs
+-- that somebody else is moving, cancelling, handing over or taking.
 create function twheel.cancel_tag(tag text, most integer default 1000) returns integer
 language plpgsql security definer set search_path = twheel, pg_temp
 set plan_cache_mode = force_custom_plan set enable_bitmapscan = off as $$
@@ -669,8 +669,8 @@ begin
 	return nr + nr_queued;
 end $$;
 
--- 'moved', or as cancel(). What is in the queue leaves it: there it would hold up others of its
--- order key. One of a schedule is that no more.
+-- 'moved', or as cancel(). A job in the queue leaves it, as it would hold up others of its order
+-- key there. A job of a schedule no longer belongs to it.
 create function twheel.move(job bigint, at timestamptz, announce boolean default true)
 returns text language plpgsql security definer set search_path = twheel, pg_temp
 set enable_seqscan = off as $$
@@ -743,15 +743,14 @@ begin
 	end if;
 end $$;
 
--- For an agent that is busy, or that begins: from when this is committed on it gets what is
--- broadcast.
+-- For an agent that is busy, or that starts: once this is committed it gets broadcasts.
 create function twheel.agent_is_here(service text, agent text) returns void
 language plpgsql security definer set search_path = twheel, pg_temp as $$
 begin
 	perform twheel.see_agent(twheel.service_id(service), agent);
 end $$;
 
--- And from then on no more. What it has not finished fails (bury()).
+-- The agent gets no more broadcasts. Those it has not finished fail (bury()).
 create function twheel.agent_is_gone(service text, agent text) returns void
 language plpgsql security definer set search_path = twheel, pg_temp as $$
 #variable_conflict use_variable
@@ -760,11 +759,11 @@ begin
 		and a.agent = agent_is_gone.agent;
 end $$;
 
--- For consumers. What is taken is invisible to others for so long, and is had again by
--- whoever takes next if it was not finished by then. "floor" is the least seq that the
--- consumer has not seen finished: it passes over what is dead in the index. Now and then one
--- has to look from 0: seq is not the order of commits, and what failed comes back. Whose consumers
--- have died as often as the service has attempts is dead itself.
+-- For consumers. A row that is taken is invisible to others for the time "visible"; if it is not
+-- finished by then, the next consumer may take it. "floor" is the least seq that the consumer
+-- has not seen finished: the scan skips dead rows of the index before it. Pass 0 from time to
+-- time: rows are not committed in the order of seq, and failed rows come back. A row is dead
+-- when as many of its consumers have died as the service has attempts.
 create function twheel.take(service text, most integer default 1,
 	visible interval default interval '30 seconds', floor bigint default 0,
 	agent text default '')
@@ -813,7 +812,7 @@ begin
 	returning q.seq, q.job, q.due, q.idem, q.taken, q.order_key, q.tag, q.payload;
 end $$;
 
--- True as long as it was not given back, and nobody else has taken it since.
+-- True unless the row was given back, or somebody else has taken it since.
 create function twheel.extend(seq bigint, taken integer, visible interval) returns boolean
 language plpgsql security definer set search_path = twheel, pg_temp
 set enable_seqscan = off as $$
@@ -824,8 +823,8 @@ begin
 	return found;
 end $$;
 
--- Ends what was taken. False: it was given back, or cancelled when its time was over, or somebody
--- else has taken it since; and this transaction should not be committed.
+-- Finishes a row that was taken. False: it was given back, or cancelled after its time was over,
+-- or somebody else has taken it since; then this transaction should not be committed.
 create function twheel.finish(seq bigint, taken integer) returns boolean
 language plpgsql security definer set search_path = twheel, pg_temp
 set enable_seqscan = off as $$
@@ -843,7 +842,7 @@ begin
 	return found;
 end $$;
 
--- As finish() for an element of each array, in one statement. What comes back are those for which
+-- Like finish() for each element of the arrays, in one statement. Returns those for which
 -- finish() would be false: if there are any, this transaction should not be committed.
 create function twheel.finish_many(seqs bigint[], taken integer[]) returns bigint[]
 language plpgsql security definer set search_path = twheel, pg_temp
@@ -868,8 +867,9 @@ begin
 	return lost;
 end $$;
 
--- Gives back what was taken: to be had again after a while, or dead if that was the last
--- attempt of the service. 'again', 'dead', or 'lost' if it was not this consumer's any more.
+-- Gives back a row that was taken: it can be taken again after "again" or the backoff, or is
+-- dead if that was the last attempt of the service. 'again', 'dead', or 'lost' if this consumer
+-- no longer had it.
 create function twheel.fail(seq bigint, taken integer, message text default null,
 			    again interval default null)
 returns text language plpgsql security definer set search_path = twheel, pg_temp
@@ -960,8 +960,8 @@ begin
 	return nr;
 end $$;
 
--- Submits a dead job again, as a new one, which the old one names from then on. Null: there is no
--- such dead job.
+-- Submits a dead job again, as a new one, which the old one names from then on. Null: there is
+-- no such dead job.
 create function twheel.requeue(job bigint) returns bigint
 language plpgsql security definer set search_path = twheel, pg_temp
 set enable_seqscan = off as $$
@@ -1180,7 +1180,8 @@ end $$;
 create trigger schedule_gone before delete on twheel.schedule
 	for each row execute function twheel.end_schedule();
 
--- True if there was none of that name. What is the same as it was changes nothing.
+-- Makes or replaces a schedule. True if there was none of that name. If it is the same as
+-- before, nothing changes.
 create function twheel.schedule(schedule text, service text, cron text default null,
 	every interval default null, tz text default null, count bigint default null,
 	start_at timestamptz default null, end_at timestamptz default null,
@@ -1215,7 +1216,7 @@ begin
 	return is_new;
 end $$;
 
--- False: there is none of that name. What has begun goes on.
+-- Removes a schedule. False: there is none of that name. Jobs that have begun go on.
 create function twheel.unschedule(schedule text) returns boolean
 language plpgsql security definer set search_path = twheel, pg_temp as $$
 #variable_conflict use_variable
@@ -1224,7 +1225,8 @@ begin
 	return found;
 end $$;
 
--- The same. What is missed meanwhile has misfired when it goes on.
+-- Pauses or resumes a schedule. False: there is none of that name. Times that are missed
+-- meanwhile have misfired when it resumes.
 create function twheel.pause_schedule(schedule text, paused boolean default true) returns boolean
 language plpgsql security definer set search_path = twheel, pg_temp as $$
 #variable_conflict use_variable
@@ -1268,8 +1270,8 @@ begin
 	return true;
 end $$;
 
--- A job of it now, besides those of its instants, and also if it is paused. Null: there is none of
--- that name.
+-- Submits a job of a schedule now, in addition to its times, even if it is paused. Null: there
+-- is none of that name.
 create function twheel.run_schedule(schedule text, announce boolean default true) returns bigint
 language plpgsql security definer set search_path = twheel, pg_temp as $$
 #variable_conflict use_variable

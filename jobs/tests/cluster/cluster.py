@@ -279,8 +279,8 @@ class Cluster:
         self.pg_env, self.pg_prefix = dict(pg_env), list(pg_prefix)
         self.folder = tempfile.mkdtemp()
         self.pg = pg or os.path.join(self.folder, "pg")
-        self.consumer = self.psql = None
-        self.sql_lock = threading.RLock()
+        self.consumer = None
+        self.own = threading.local()    # its "psql": answers go to whoever asked
         self.others = []        # folders of other servers
         self.books = []
         os.chmod(self.folder, 0o755)
@@ -328,21 +328,19 @@ class Cluster:
         return "host=%s port=5432 user=postgres dbname=postgres" % self.pg
 
     def sql(self, text):
-        """One after the other, whichever threads ask."""
-        with self.sql_lock:
-            if not self.psql:
-                self.psql = Psql(self.conninfo())
-            try:
-                return self.psql.sql(text)
-            except RuntimeError:
-                self.hang_up()
-                raise
+        if not getattr(self.own, "psql", None):
+            self.own.psql = Psql(self.conninfo())
+        try:
+            return self.own.psql.sql(text)
+        except RuntimeError:
+            self.hang_up()
+            raise
 
     def hang_up(self):
-        """The next statement has a session of its own."""
-        if self.psql:
-            self.psql.close()
-            self.psql = None
+        """The next statement of this thread has a session of its own."""
+        if getattr(self.own, "psql", None):
+            self.own.psql.close()
+            self.own.psql = None
 
     def rows(self, text):
         return [line.split("|") for line in self.sql(text).splitlines()]

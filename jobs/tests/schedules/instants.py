@@ -134,13 +134,13 @@ def late_answers(c):
 
 @test("who keeps the row of a schedule locked for some seconds delays that one, and no other")
 def locked(c):
-    expected = fill(c, 6, 15)
+    expected = fill(c, 6, 20)
     holder = threading.Thread(target=c.sql, args=(
         "begin; select from twheel.schedule where schedule = 'queue0' for update;"
-        "select pg_sleep(8); commit",))
+        "select pg_sleep(12); commit",))
     time.sleep(2)
     holder.start()
-    time.sleep(7)
+    time.sleep(11)    # longer than what is planned ahead lasts
     done = ends(c)
     now = clock(c)
     wrong = "; ".join(differences([at for at in instants if at < now - 3 * SEC],

@@ -94,6 +94,9 @@ def run_in_cluster(name, around, service, fn):
             c.close()
     if not wrong and not all("wheel backend=%s\n" % BACKEND in log for log in logs.values()):
         wrong = "a node has its timers elsewhere"
+    # Others take over from one that a sanitizer ends.
+    if any("Sanitizer" in log or "runtime error:" in log for log in logs.values()):
+        wrong = ("a sanitizer reports something; " + wrong).strip("; ")
     print("%sok - %s" % ("not " * bool(wrong), name))
     if wrong:
         print("# " + wrong)

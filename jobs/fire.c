@@ -50,9 +50,9 @@
 
 /*
  * So long before a job is due it may be marked. The statement has it too. Two thirds of that time a
- * job may wait for others, to be marked with them (horizon.c). A longer lead would save statements; but a
- * job can neither be cancelled nor moved once it is marked, and if this node is killed, what it has
- * marked waits for its time-out.
+ * job may wait for others, to be marked with them (horizon.c). A longer lead would save statements;
+ * but a job can neither be cancelled nor moved once it is marked, and if this node is killed, what
+ * it has marked waits for its time-out.
  */
 #define LEAD_US		60000
 #define LEAD_SQL	"interval '60 milliseconds'"

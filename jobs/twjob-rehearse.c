@@ -165,7 +165,8 @@ static void set_time(const struct view *view, const struct options *opt, int64_t
 		     int64_t *to_us)
 {
 	if (!!opt->month + !!opt->year + (opt->from || opt->to || opt->for_us) > 1)
-		die(STATUS_USAGE, "give only one of --month, --year, and --from with --to or --for");
+		die(STATUS_USAGE,
+		    "give only one of --month, --year, and --from with --to or --for");
 	if (opt->to && opt->for_us)
 		die(STATUS_USAGE, "give only one of --to and --for");
 	if (opt->month || opt->year) {

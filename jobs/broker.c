@@ -11,10 +11,6 @@
  * so a broker that does not read leaves messages in the queue, but for what does not fit any more.
  * The thread waits for that, until heartbeats tell that the broker is gone.
  */
-#include <amqp.h>
-#include <amqp_framing.h>
-#include <amqp_ssl_socket.h>
-#include <amqp_tcp_socket.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -22,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "broker.h"

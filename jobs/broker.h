@@ -9,10 +9,10 @@
 #ifndef TWHEELD_BROKER_H
 #define TWHEELD_BROKER_H
 
-#include <amqp.h>
 #include <pthread.h>
 
 #include "node.h"
+#include "rabbitmq.h"
 
 /* As the schema has it, and those that each message has. */
 #define MAX_HEADERS	(32 + 4)

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0
-#include <amqp.h>
 #include <arpa/inet.h>
 #include <errno.h>
 #include <libpq-fe.h>
@@ -14,6 +13,7 @@
 #include "buf.h"
 #include "config.h"
 #include "log.h"
+#include "rabbitmq.h"
 
 #define MAX_LINE	4096
 #define MAX_NAME	63

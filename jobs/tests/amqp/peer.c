@@ -10,13 +10,13 @@
  *
  * A message is acknowledged when its line is written. "at" is when it came, in s since 1970.
  */
-#include <amqp.h>
-#include <amqp_tcp_socket.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "../../rabbitmq.h"
 
 static amqp_connection_state_t connection;
 

@@ -129,7 +129,7 @@ static void refuse_column(struct request *r, const struct db_answer *a)
 		code = "invalid_cron";
 	else if (!strcmp(a->column, "tz"))
 		code = "unknown_zone";
-	else if (!strcmp(a->column, "broadcast"))
+	else if (!strcmp(a->column, "broadcast") || !strcmp(a->column, "kind"))
 		code = "conflicting_fields";
 	request_error(r, 400, code, a->column, "%s", a->message);
 }

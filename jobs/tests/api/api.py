@@ -926,6 +926,10 @@ def test_patched_schedules(node):
             misfire="ignore", misfire_ms=1000, overlap="skip")
     patched({"slack_ms": None}, was={**CRON, "slack_ms": 5}, slack_ms=0)
     patched({"service": "p", "broadcast": True}, service="p", broadcast=True)
+    for method in "PUT", "PATCH":
+        refused(node, "a service with a schedule that is broadcast stays a queue", method,
+                "/v1/services/p", {"kind": "http", "target": "http://127.0.0.1:9/x"}, 400,
+                "conflicting_fields", "kind")
     patched({"cron": "@daily"}, was=tokyo, cron="@daily")
     patched({"tz": "Europe/Berlin"}, was=tokyo, tz="Europe/Berlin")
     patched({"tz": None}, "tz", was=tokyo)

@@ -51,8 +51,9 @@
 /*
  * So long before a job is due it may be marked. The statement has it too. Two thirds of that time a
  * job may wait for others, to be marked with them (horizon.c). A longer lead would save statements;
- * but what is marked waits by the clock of this node, so that it is early by what that gains, or the
- * database's loses, in that time. With 60 ms tests of clocks that are wrong found jobs that were.
+ * but what is marked waits by the clock of this node, so that it is early by what that gains, or
+ * the database's loses, in that time. With 60 ms tests of clocks that are wrong found jobs that
+ * were.
  */
 #define LEAD_US		30000
 #define LEAD_SQL	"interval '30 milliseconds'"

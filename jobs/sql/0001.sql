@@ -1347,8 +1347,8 @@ grant execute on all functions in schema twheel to twheel_node;
 grant execute on function twheel.submit, twheel.cancel, twheel.cancel_tag, twheel.move,
 	twheel.job_state, twheel.queue_state, twheel.end_state, twheel.fate, twheel.take,
 	twheel.extend, twheel.finish, twheel.finish_many, twheel.fail, twheel.requeue,
-	twheel.schedule, twheel.unschedule, twheel.pause_schedule, twheel.run_schedule, twheel.agent_is_here,
-	twheel.agent_is_gone
+	twheel.schedule, twheel.unschedule, twheel.pause_schedule, twheel.run_schedule,
+	twheel.agent_is_here, twheel.agent_is_gone
 	to twheel_app;
 grant select on twheel.job_callback_service, twheel.job_delay_task,
 	twheel.job_delay_task_execlog, twheel.job_delay_task_backlog, twheel.job_schedule

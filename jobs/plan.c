@@ -28,7 +28,11 @@
  * that is too late. It is written with "last", and set to be at once by edits. What is planned by
  * an older tzdata may be too late by a newer one. So schedules with a zone are all looked at
  * (a review) when a shard is taken, and when files of tzdata change: "next" is computed again, and
- * what is planned already and is none of the instants any more is taken back as by an edit.
+ * what is planned already and is none of the instants any more is taken back as by an edit. One
+ * instant may be lost: one that only the newer tzdata has, and that is before the first one that
+ * was taken back by an edit of something else, some seconds before. Such an edit would have to set
+ * "last" back to now, and then instants would have jobs again whose jobs somebody has cancelled.
+ * tests/model/chain.py goes through all of this.
  *
  * Instants that are late by more than misfire_ms when they are planned have misfired: none is made
  * up, or the last one, or each. If that is done, what was planned of those and not begun, as the

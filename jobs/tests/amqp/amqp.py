@@ -12,7 +12,7 @@ import traceback
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cluster"))
 
-from cluster import Cluster     # noqa: E402
+from cluster import Cluster, is_reported     # noqa: E402
 from rabbit import Rabbit       # noqa: E402
 
 TESTS = []
@@ -34,6 +34,7 @@ class World:
         self.rounds = rounds
         self.c = Cluster(nodes=0, consumers=1)
         self.rabbit = None
+        self.reported = set()
         try:
             self.rabbit = Rabbit(self.c.folder)
             self.node = self.add_node()
@@ -116,6 +117,17 @@ class World:
             seen[:] = self.messages(job)
             return any(re.search(pattern, m) for _, m in seen)
         return "" if self.wait(look) else "there is none in %s" % seen
+
+    def new_reports(self):
+        """Of sanitizers: the logs with one that was not told of before."""
+        found = set()
+        for name in os.listdir(self.c.folder):
+            path = os.path.join(self.c.folder, name)
+            if re.fullmatch("[a-z][.]log", name) and path not in self.reported:
+                with open(path, encoding="utf-8") as f:
+                    found |= {path} if is_reported(f.read()) else set()
+        self.reported |= found
+        return found
 
     def close(self):
         if self.rabbit:
@@ -477,12 +489,16 @@ def run(w, name, fn):
         wrong = "it broke"
         for line in traceback.format_exc().splitlines():
             print("# " + line)
+    reports = w.new_reports()
+    if reports:
+        wrong = ("a sanitizer reports something; " + wrong).strip("; ")
     print("%sok - %s # %.0f s" % ("not " * bool(wrong), name, time.monotonic() - begin))
     if wrong:
         print("# " + wrong)
-        with open(w.node.log, encoding="utf-8") as f:
-            for line in f.read().splitlines()[-15:]:
-                print("#   " + line)
+        for path in reports or {w.node.log}:
+            with open(path, encoding="utf-8") as f:
+                for line in f.read().splitlines()[-40 if reports else -15:]:
+                    print("#   " + line)
     sys.stdout.flush()
     return not wrong
 

@@ -158,6 +158,11 @@ class Proxy:
         self.cut()
 
 
+def is_reported(log):
+    """Whether a sanitizer has ended what wrote that. Others may have taken over from it."""
+    return "Sanitizer" in log or "runtime error:" in log
+
+
 class Node:
     """"env" is what its environment has besides; without "conninfo" it has a proxy."""
 

@@ -12,7 +12,7 @@ import sys
 import time
 import traceback
 
-from cluster import BACKEND, HERE, Cluster, percentiles
+from cluster import BACKEND, HERE, Cluster, is_reported, percentiles
 
 TESTS = []
 NEVER = ("missed", "early", "doubled", "ended_twice", "after_cancel")
@@ -94,8 +94,7 @@ def run_in_cluster(name, around, service, fn):
             c.close()
     if not wrong and not all("wheel backend=%s\n" % BACKEND in log for log in logs.values()):
         wrong = "a node has its timers elsewhere"
-    # Others take over from one that a sanitizer ends.
-    if any("Sanitizer" in log or "runtime error:" in log for log in logs.values()):
+    if any(is_reported(log) for log in logs.values()):
         wrong = ("a sanitizer reports something; " + wrong).strip("; ")
     print("%sok - %s" % ("not " * bool(wrong), name))
     if wrong:

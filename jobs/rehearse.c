@@ -385,14 +385,14 @@ bool clock_effect_get(const struct rehearsed *s, const struct clock_change *chan
 		      struct clock_effect *effect)
 {
 	int64_t at = unix_seconds(change->at_us), end, local;
-	bool left_out = change->after > change->before;
+	bool skipped = change->after > change->before;
 
 	memset(effect, 0, sizeof(*effect));
 	if (s->times.every_us || s->times.cron.real_time ||
 	    change->at_us < s->times.start_us || change->at_us > s->times.end_us)
 		return false;
-	local = at + (left_out ? change->before : change->after);
-	end = at + (left_out ? change->after : change->before);
+	local = at + (skipped ? change->before : change->after);
+	end = at + (skipped ? change->after : change->before);
 	while ((local = cron_next(&s->times.cron, NULL, local - 1)) < end) {
 		if (!effect->times++)
 			effect->first = local;

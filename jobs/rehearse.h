@@ -170,10 +170,10 @@ bool clock_change_next(const struct zone *z, int64_t after_us, int64_t to_us,
 
 /**
  * struct clock_effect - what that does to a schedule that names local times
- * @times:    how many of them are left out, or there twice
+ * @times:    how many of them are skipped, or occur twice
  * @first:    the first of those, in seconds since 1970 of local time
  * @last:     the last
- * @fires_us: if left out: when it fires instead; SCHEDULE_NEVER if it does not
+ * @fires_us: if they are skipped: when it fires instead; SCHEDULE_NEVER if it does not
  */
 struct clock_effect {
 	uint64_t times;

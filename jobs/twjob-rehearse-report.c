@@ -151,7 +151,7 @@ uint32_t zone_changes(const struct rehearsal *r, struct zone_change **v)
 	return nr;
 }
 
-static bool is_left_out(const struct zone_change *z)
+static bool is_skipped(const struct zone_change *z)
 {
 	return z->change.after > z->change.before;
 }
@@ -169,18 +169,22 @@ static void print_effect(const struct rehearsed *s, const struct zone_change *z,
 			 const struct clock_effect *e)
 {
 	char first[STAMP_TEXT], last[STAMP_TEXT], at[STAMP_TEXT];
-	const char *verb = e->times == 1 ? "is" : "are";
+	bool one = e->times == 1;
 
 	printf("    %s: %s", s->spec->name, time_of_day(e->first, first));
 	if (e->times > 1)
 		printf(" to %s (%s times)", time_of_day(e->last, last), grouped(e->times));
-	if (!is_left_out(z))
-		printf(" %s there twice: fires the first time only\n", verb);
-	else if (e->fires_us == SCHEDULE_NEVER)
-		printf(" %s left out: does not fire\n", verb);
+	if (!is_skipped(z)) {
+		printf(one ? " occurs twice: it fires the first time\n" :
+		       " occur twice: they fire the first time\n");
+		return;
+	}
+	printf(one ? " is skipped: it " : " are skipped: they ");
+	if (e->fires_us == SCHEDULE_NEVER)
+		printf(one ? "does not fire\n" : "do not fire\n");
 	else
-		printf(" %s left out: fires at %s%s\n", verb, stamp(z->zone, e->fires_us, at),
-		       is_merged(s, z, e) ? ", once" : "");
+		printf("%s at %s instead%s\n", one ? "fires" : "fire",
+		       stamp(z->zone, e->fires_us, at), is_merged(s, z, e) ? ", once" : "");
 }
 
 static void json_effect(const struct rehearsed *s, const struct zone_change *z,
@@ -193,9 +197,9 @@ static void json_effect(const struct rehearsed *s, const struct zone_change *z,
 	json_add(&b, s->spec->name, strlen(s->spec->name));
 	buf_printf(&b, ",\"tz\":\"%s\",\"at\":\"%s\",\"effect\":\"%s\",\"times\":%" PRIu64
 		   ",\"first\":\"%s\",\"last\":\"%s\"", z->tz, stamp(z->zone, z->change.at_us, at),
-		   is_left_out(z) ? "left_out" : "twice", e->times,
+		   is_skipped(z) ? "skipped" : "twice", e->times,
 		   time_of_day(e->first, first), time_of_day(e->last, last));
-	if (is_left_out(z) && e->fires_us != SCHEDULE_NEVER)
+	if (is_skipped(z) && e->fires_us != SCHEDULE_NEVER)
 		buf_printf(&b, ",\"fires_at\":\"%s\",\"merged\":%s",
 			   stamp(z->zone, e->fires_us, at), is_merged(s, z, e) ? "true" : "false");
 	printf("%s}\n", b.data);
@@ -224,9 +228,10 @@ static void report_change(const struct rehearsal *r, const struct view *view,
 	if (view->json)
 		return;
 	if (real_time)
-		printf("    %s by real time, as the hours pass\n", grouped(real_time));
+		printf("    %s follow%s real time\n", grouped(real_time),
+		       real_time == 1 ? "s" : "");
 	if (others)
-		printf("    %s not concerned\n", grouped(others));
+		printf("    %s %s not affected\n", grouped(others), others == 1 ? "is" : "are");
 }
 
 static void report_changes(const struct rehearsal *r, const struct view *view)
@@ -236,7 +241,7 @@ static void report_changes(const struct rehearsal *r, const struct view *view)
 	uint32_t i, nr = zone_changes(r, &v);
 
 	if (nr && !view->json)
-		puts("\nClocks are set");
+		puts("\nClock changes");
 	for (i = 0; i < nr; i++) {
 		const struct zone_change *z = &v[i];
 

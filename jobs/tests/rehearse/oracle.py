@@ -87,7 +87,7 @@ class Cron:
         times = self.local_times(naive + low, naive + high)
         if not times:
             return None
-        return ("left_out" if after > before else "twice", len(times),
+        return ("skipped" if after > before else "twice", len(times),
                 times[0].strftime("%H:%M:%S"), times[-1].strftime("%H:%M:%S"))
 
 

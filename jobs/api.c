@@ -145,7 +145,7 @@ static void refuse_deletion(struct request *r, const struct db_answer *a)
 	bool has_jobs = !strcmp(a->sqlstate, "2BP01") && !a->column;
 
 	request_error(r, 409, has_jobs ? "has_jobs" : "has_schedules", NULL,
-		      "the service has %s yet", has_jobs ? "jobs" : "schedules");
+		      "the service still has %s", has_jobs ? "jobs" : "schedules");
 }
 
 static void failed(struct request *r, const struct db_answer *a)
@@ -264,7 +264,7 @@ static enum MHD_Result add_arg(void *cls, enum MHD_ValueKind kind, const char *n
 		return MHD_NO;
 	}
 	if (request_arg(r, name)) {
-		bad_set(&r->bad, 400, "duplicate_field", name, "is there twice");
+		bad_set(&r->bad, 400, "duplicate_field", name, "appears twice");
 		return MHD_NO;
 	}
 	arg = &r->args[r->nr_args++];
@@ -354,10 +354,10 @@ static bool check_browser(struct request *r)
 
 	if (header(r, "Origin"))
 		return bad_set(&r->bad, 403, "browser", "Origin",
-			       "without tokens requests of browsers are refused");
+			       "without tokens requests from browsers are refused");
 	if (host && !host_is_ours(r, host))
 		return bad_set(&r->bad, 403, "browser", "Host",
-			       "without tokens the host must be an address of loopback");
+			       "without tokens the host must be a loopback address");
 	return true;
 }
 
@@ -490,7 +490,7 @@ static bool too_long(struct request *r)
 	if (r->route->body == BODY_NONE)
 		return bad_set(&r->bad, 400, "unexpected_body", NULL, "there must be no body");
 	return bad_set(&r->bad, 413, r->raw ? "payload_too_large" : "body_too_large", NULL,
-		       "the body may be %zu bytes", body_limit(r));
+		       "the body may have at most %zu bytes", body_limit(r));
 }
 
 static bool check_body(struct request *r)
@@ -510,7 +510,7 @@ static bool check_body(struct request *r)
 	if (len > (int64_t)body_limit(r))
 		return too_long(r);
 	if (r->node->api->held + len > MAX_HELD)
-		return bad_set(&r->bad, 429, "busy", NULL, "too many requests are there");
+		return bad_set(&r->bad, 429, "busy", NULL, "too many requests at a time");
 	return true;
 }
 
@@ -534,7 +534,7 @@ static enum MHD_Result receive(struct request *r, const char *data, size_t len)
 	if (!r->bad.status && r->body.len + len > body_limit(r))
 		too_long(r);
 	if (!r->bad.status && api->held + len > MAX_HELD)
-		bad_set(&r->bad, 429, "busy", NULL, "too many requests are there");
+		bad_set(&r->bad, 429, "busy", NULL, "too many requests at a time");
 	if (r->bad.status) {
 		r->discarded += len;
 		return r->discarded > MAX_DISCARDED ? MHD_NO : MHD_YES;
@@ -780,7 +780,7 @@ void api_open(struct node *n)
 				       MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
 	info = api->daemon ? MHD_get_daemon_info(api->daemon, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
 	if (!info)
-		cannot_listen(n->config->listen, "libmicrohttpd does not start");
+		cannot_listen(n->config->listen, "cannot start the HTTP server");
 	n->api = api;
 	api->fd.fn = on_fd;
 	api->fd.fd = info->epoll_fd;

@@ -941,7 +941,7 @@ static void check_curl(void)
 		fatal("curl_global_init");
 	/* One lookup would stop the loop, and with it the beats. */
 	if (!(curl_version_info(CURLVERSION_NOW)->features & CURL_VERSION_ASYNCHDNS))
-		fatal("this libcurl looks names up without a thread");
+		fatal("this libcurl has no threaded resolver");
 }
 
 void calls_open(struct node *n)

@@ -100,7 +100,7 @@ static int parse_number(struct config *c, const struct option *o, const char *va
 	uint64_t number;
 
 	if (!parse_digits(value, o->max, &number) || number < o->min)
-		return wrong(at, o->name, "%s is no whole number from %llu to %llu", quoted(value),
+		return wrong(at, o->name, "%s is not a whole number from %llu to %llu", quoted(value),
 			     (unsigned long long)o->min, (unsigned long long)o->max);
 	*(uint64_t *)((char *)c + o->offset) = number;
 	return 0;
@@ -114,7 +114,7 @@ static int parse_database(struct config *c, const struct option *o, const char *
 
 	if (!options)
 		return wrong(at, o->name,
-			     "has to be a connection string of libpq, as \"host=db dbname=jobs\"");
+			     "must be a connection string of libpq such as \"host=db dbname=jobs\"");
 	PQconninfoFree(options);
 	set_text(c, o, value);
 	return 0;
@@ -148,7 +148,7 @@ static int parse_url(struct config *c, const struct option *o, const char *value
 {
 	if (*value && !is_url(value))
 		return wrong(at, o->name,
-			     "%s is no URL of http or https, up to %d characters, without a \"/\" at its end",
+			     "%s is not a URL of http or https, up to %d characters, without a \"/\" at its end",
 			     quoted(value), MAX_URL);
 	set_text(c, o, value);
 	return 0;
@@ -199,7 +199,7 @@ static int parse_listen(struct config *c, const struct option *o, const char *va
 
 	if (strcmp(value, "none") && !config_address(value, &address))
 		return wrong(at, o->name,
-			     "%s is no ADDRESS:PORT, as 127.0.0.1:8740 or [::1]:8740, nor \"none\"",
+			     "%s is not ADDRESS:PORT, such as 127.0.0.1:8740 or [::1]:8740, nor \"none\"",
 			     quoted(value));
 	set_text(c, o, value);
 	return 0;
@@ -219,7 +219,7 @@ static int parse_choice(struct config *c, const struct option *o, const char *va
 			return 0;
 		}
 	}
-	return wrong(at, o->name, "%s is none of: %s", quoted(value), choices);
+	return wrong(at, o->name, "%s is not one of: %s", quoted(value), choices);
 }
 
 static int parse_backend(struct config *c, const struct option *o, const char *value,
@@ -280,7 +280,7 @@ static int check_token(struct config *c, const struct option *o, char *value,
 	roles = strtok_r(NULL, " \t", &rest);
 	name = strtok_r(NULL, " \t", &rest);
 	if (!hash || strlen(hash) != 64 || !parse_hex(hash, token.sha256, sizeof(token.sha256)))
-		return wrong(at, o->name, "has to begin with a SHA-256, 64 hexadecimal digits");
+		return wrong(at, o->name, "must begin with a SHA-256, 64 hexadecimal digits");
 	if (roles)
 		token.roles = parse_roles(roles);
 	if (!token.roles)
@@ -352,7 +352,7 @@ static int parse_allow(struct config *c, const struct option *o, const char *val
 	struct config_allow allow;
 
 	if (!parse_network(value, &allow))
-		return wrong(at, o->name, "%s is no ADDRESS/BITS, as 10.0.0.0/8 or fd00::/8",
+		return wrong(at, o->name, "%s is not ADDRESS/BITS, such as 10.0.0.0/8 or fd00::/8",
 			     quoted(value));
 	if (!is_network(&allow))
 		return wrong(at, o->name, "%s: the address has bits behind those that count",
@@ -374,7 +374,7 @@ static int parse_amqp(struct config *c, const struct option *o, const char *valu
 	free(copy);
 	if (!is_good)
 		return wrong(at, o->name,
-			     "has to be an URL, as amqp://user@host:5672/vhost, with amqps for TLS");
+			     "must be a URL such as amqp://user@host:5672/vhost, with amqps for TLS");
 	if (c->nr_amqp == CONFIG_MAX_AMQP)
 		return wrong(at, o->name, "there are more than %d", CONFIG_MAX_AMQP);
 	c->amqp[c->nr_amqp++] = xstrdup(value);
@@ -446,9 +446,9 @@ static int set(struct config *c, const char *name, const char *value, const stru
 	for (i = 0; i < NR_OPTIONS && strcmp(options[i].name, name); i++)
 		;
 	if (i == NR_OPTIONS)
-		return wrong(at, NULL, "%s is no name of an option", quoted(name));
+		return wrong(at, NULL, "%s is not the name of an option", quoted(name));
 	if (!options[i].list && *said >> i & 1)
-		return wrong(at, name, "is said twice");
+		return wrong(at, name, "is set twice");
 	*said |= UINT64_C(1) << i;
 	/* What the command line said stays, but the file has to be right too. */
 	if (options[i].list || said == &c->forced || !(c->forced >> i & 1))

@@ -101,7 +101,7 @@ static bool parse_number(struct parser *p, int *value)
 	const char *begin = p->at;
 
 	if (!isdigit((unsigned char)*p->at))
-		return fail(p, begin, is_end(*begin) ? "a value is missing" : "this is no value");
+		return fail(p, begin, is_end(*begin) ? "a value is missing" : "this is not a value");
 	for (*value = 0; isdigit((unsigned char)*p->at); p->at++) {
 		if (p->at - begin > 4)
 			return fail(p, begin, "this number is too large");
@@ -149,7 +149,7 @@ static bool parse_step(struct parser *p, int *step)
 	if (!parse_number(p, step))
 		return false;
 	if (!*step)
-		return fail(p, begin + 1, "a step is 1 at least");
+		return fail(p, begin + 1, "a step must be at least 1");
 	if (*step > p->f->max)
 		return fail(p, begin + 1, "the step is longer than the field");
 	return true;
@@ -247,7 +247,7 @@ static bool parse_letter(struct parser *p, bool *done)
 		return parse_last_day(p);
 	}
 	if (p->field != DAY_OF_WEEK)
-		return fail(p, p->at, "this is no value");
+		return fail(p, p->at, "this is not a value");
 	/* Alone it is the last day of each week. */
 	p->at++;
 	add(p, 7);
@@ -282,7 +282,7 @@ static bool parse_element(struct parser *p)
 		last = p->f->max;
 	}
 	if (*p->at == '/' && p->alone)
-		return fail(p, p->at, "no step goes with this");
+		return fail(p, p->at, "a step cannot be used here");
 	return parse_step(p, &step) && add_range(p, begin, first, last, step);
 }
 
@@ -297,7 +297,7 @@ static bool parse_list(struct parser *p)
 		p->at++;
 		p->none++;
 		memset(p->bits, 0xff, sizeof(p->bits));
-		return is_end(*p->at) ? true : fail(p, p->at, "nothing goes with ?");
+		return is_end(*p->at) ? true : fail(p, p->at, "? stands alone");
 	}
 	p->alone = false;
 	p->listed = false;

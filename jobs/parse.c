@@ -459,7 +459,7 @@ static bool field_headers(json_t *v, char **out, const char *path, struct bad *b
 
 static bool too_large(struct bad *bad, const char *path)
 {
-	return bad_set(bad, 413, "payload_too_large", path, "a payload is %d bytes at most",
+	return bad_set(bad, 413, "payload_too_large", path, "a payload has at most %d bytes",
 		       MAX_PAYLOAD);
 }
 
@@ -734,7 +734,7 @@ static bool read_many(struct new_jobs *jobs, json_t *array, const char *text, st
 	if (!json_array_size(array))
 		return bad_set(bad, 400, "out_of_range", "jobs", "must not be empty");
 	if (json_array_size(array) > MAX_JOBS)
-		return bad_set(bad, 413, "too_many_jobs", "jobs", "must be %d at most", MAX_JOBS);
+		return bad_set(bad, 413, "too_many_jobs", "jobs", "must be at most %d", MAX_JOBS);
 	json_array_foreach(array, i, object) {
 		text = skip_blanks(text + 1);	/* behind the bracket or comma */
 		snprintf(prefix, sizeof(prefix), "jobs[%zu]", i);
@@ -801,7 +801,7 @@ static bool read_args(json_t *object, const struct arg *args, unsigned int nr, s
 			return bad_set(bad, 400, "unknown_field", "query",
 				       "there is no such parameter");
 		if (json_object_get(object, arg->name))
-			return bad_set(bad, 400, "duplicate_field", arg->name, "is there twice");
+			return bad_set(bad, 400, "duplicate_field", arg->name, "appears twice");
 		value = arg_value(arg);
 		if (!value)
 			return bad_set(bad, 400, "invalid_utf8", arg->name, "must be UTF-8");
@@ -1004,7 +1004,7 @@ static bool check_names(const struct schedule_spec *specs, unsigned int nr, stru
 	for (i = 1; i < nr && good; i++)
 		if (!compare_names(&sorted[i - 1], &sorted[i]))
 			good = bad_set(bad, 400, "duplicate_schedule", "schedules",
-				       "there are two by the name of %s", sorted[i]->name);
+				       "there are two with the name %s", sorted[i]->name);
 	free(sorted);
 	return good;
 }
@@ -1027,8 +1027,8 @@ static bool read_schedules(json_t *array, const char *text, struct schedule_spec
 		if (!specs[i].name || !service_name_is_good(specs[i].name)) {
 			field_path(bad->field, prefix, "schedule");
 			return bad_set(bad, 400, "missing_field", strdupa(bad->field),
-				       "each has a name, of letters, digits, and ._- behind the "
-				       "first");
+				       "must be a name of letters, digits and, not first, "
+				       "._-");
 		}
 		text = skip_blanks(text);
 	}
@@ -1049,9 +1049,9 @@ bool parse_schedules(const char *body, size_t len, struct schedule_spec **specs,
 	array = json_object_get(root, "schedules");
 	if (!json_is_array(array) || json_object_size(root) != 1) {
 		good = bad_set(bad, 400, "wrong_type", "schedules",
-			       "there must be an array by that name, and nothing else");
+			       "must be the only member, and an array");
 	} else if (json_array_size(array) > MAX_SCHEDULES) {
-		good = bad_set(bad, 413, "too_many_schedules", "schedules", "must be %d at most",
+		good = bad_set(bad, 413, "too_many_schedules", "schedules", "must be at most %d",
 			       MAX_SCHEDULES);
 	} else {
 		*nr = json_array_size(array);

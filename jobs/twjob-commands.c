@@ -282,7 +282,7 @@ static const char *check_value(enum value value, char *to, size_t size, const ch
 	case NUMBER:
 		return read_number(s, 1, 100000, &nr);
 	case BOOL:
-		return strcmp(s, "true") && strcmp(s, "false") ? "is true or false" : NULL;
+		return strcmp(s, "true") && strcmp(s, "false") ? "must be true or false" : NULL;
 	case RATE:
 		if (!strcmp(s, "none")) {
 			*to = '\0';
@@ -290,7 +290,7 @@ static const char *check_value(enum value value, char *to, size_t size, const ch
 		}
 		rate = strtod(s, &end);
 		return *end || !(rate > 0 && rate <= 1e6) ?
-			"is a number above 0 and up to 1000000, or none" : NULL;
+			"must be a number above 0 and up to 1000000, or none" : NULL;
 	default:
 		return strlen(s) >= size ? "is too long" : NULL;
 	}

@@ -323,7 +323,7 @@ declare
 	day date;
 begin
 	if oldest is null or keep_days < 1 then
-		raise invalid_parameter_value using message = 'logs are kept for a day at least';
+		raise invalid_parameter_value using message = 'logs must be kept for at least a day';
 	end if;
 	if not pg_try_advisory_xact_lock(hashtext('twheel.partitions')) then
 		return;
@@ -381,7 +381,7 @@ declare
 begin
 	if current_setting('transaction_isolation') <> 'read committed' then
 		raise feature_not_supported
-			using message = 'a service is deleted in a transaction that is read committed';
+			using message = 'a service can only be deleted in a read committed transaction';
 	end if;
 	if exists (select from twheel.job j where j.service = old.id and j.id > none_to)
 	   or exists (select from twheel.queue q where q.service = old.id) then
@@ -528,7 +528,7 @@ end $$;
 create function twheel.check_time(at timestamptz) returns void language plpgsql immutable as $$
 begin
 	if at is null or at not between '1970-01-01Z' and '9999-12-31Z' then
-		raise datetime_field_overflow using message = 'a job needs a time from 1970 to 9999';
+		raise datetime_field_overflow using message = 'the time of a job must be from 1970 to 9999';
 	end if;
 end $$;
 
@@ -548,15 +548,15 @@ begin
 	slack_ms := coalesce(slack_ms, 0);
 	perform twheel.check_time(at);
 	if payload is null or length(payload) > 1048576 then
-		raise exception 'a payload is up to 1 MiB' using errcode = 'program_limit_exceeded';
+		raise exception 'a payload has at most 1 MiB' using errcode = 'program_limit_exceeded';
 	end if;
 	if least(length(key), length(order_key), length(tag)) < 1
 	   or greatest(length(key), length(order_key), length(tag)) > 500 then
-		raise exception 'keys and tags are 1 to 500 characters'
+		raise exception 'keys and tags have 1 to 500 characters'
 			using errcode = 'string_data_right_truncation';
 	end if;
 	if slack_ms not between 0 and 3600000 then
-		raise exception 'slack is up to an hour' using errcode = 'numeric_value_out_of_range';
+		raise exception 'slack must be at most an hour' using errcode = 'numeric_value_out_of_range';
 	end if;
 	select i.* into made from twheel.insert_jobs(
 		array[floor(random() * 64)::smallint], array[s], array[at],
@@ -733,7 +733,7 @@ declare
 begin
 	if length(agent) not between 1 and 100 then
 		raise string_data_right_truncation using
-			message = 'names of agents are 1 to 100 characters', column = 'agent';
+			message = 'names of agents have 1 to 100 characters', column = 'agent';
 	end if;
 	perform from twheel.agent a where a.service = see_agent.service and a.agent = see_agent.agent
 		and a.seen between clock - interval '5 seconds' and clock + interval '5 seconds';

@@ -181,8 +181,8 @@ def manual_pages(app):
         return
     to = pathlib.Path(app.outdir) / "man"
     to.mkdir(parents=True, exist_ok=True)
-    pages = [TREE / p for p in run("git", "ls-files", "-co", "--exclude-standard",
-                                   "*.[1-8]").split()]
+    pages = sorted(page for folder in ("Documentation", "jobs/man", "lib/man")
+                   for page in (TREE / folder).glob("*.[1-8]"))
     here = {f"{name}({page.suffix[1:]})": page.name
             for page in pages for name in names(page)}
     style = (TREE / "Documentation/static/man.css").read_text()

@@ -481,7 +481,7 @@ def ledger(w):
     return differs((missed, soon), (set(), []))
 
 
-def run(w, name, fn):
+def run(w, number, name, fn):
     begin = time.monotonic()
     try:
         wrong = fn(w)
@@ -492,7 +492,8 @@ def run(w, name, fn):
     reports = w.new_reports()
     if reports:
         wrong = ("a sanitizer reports something; " + wrong).strip("; ")
-    print("%sok - %s # %.0f s" % ("not " * bool(wrong), name, time.monotonic() - begin))
+    print("%sok %d - %s # %.0f s" % ("not " * bool(wrong), number, name,
+                                     time.monotonic() - begin))
     if wrong:
         print("# " + wrong)
         for path in reports or {w.node.log}:
@@ -514,7 +515,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *args: sys.exit(1))
     w = World(args.rounds)
     try:
-        good = [run(w, name, fn) for name, fn in tests]
+        good = [run(w, number, name, fn) for number, (name, fn) in enumerate(tests, 1)]
     finally:
         w.close()
     return 0 if all(good) else 1

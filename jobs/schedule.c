@@ -184,23 +184,18 @@ int64_t schedule_next(const struct schedule *s, int64_t after_us)
 
 int64_t schedule_last(const struct schedule *s, int64_t after_us, int64_t until_us)
 {
-	int64_t low = after_us, high = until_us, step = SEC_US, at, last;
+	int64_t last = schedule_next(s, after_us), high = until_us, middle, at;
 
-	last = schedule_next(s, after_us);
 	if (last > until_us)
 		return SCHEDULE_NEVER;
-	/* Back from the end in steps that double until there is one, ... */
-	for (;;) {
-		low = high - after_us > step ? high - step : after_us;
-		at = schedule_next(s, low);
+	/* None is later than "high". There may be millions of them: none is looked at in turn. */
+	while (last < high) {
+		middle = last + (high - last) / 2;
+		at = schedule_next(s, middle);
 		if (at <= until_us)
-			break;
-		step *= 2;
-	}
-	/* ... and on from that to the last. */
-	while (at <= until_us) {
-		last = at;
-		at = schedule_next(s, at);
+			last = at;
+		else
+			high = middle;
 	}
 	return last;
 }

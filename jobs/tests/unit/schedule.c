@@ -55,6 +55,9 @@ static void intervals(void)
 		at = schedule_next(&s, at);
 	ok(at == start + 3 * SEC, "the last of three is two intervals after the first");
 	ok(schedule_next(&s, at) == SCHEDULE_NEVER, "there is none after the last of three");
+	s = every(1, 0, "2026-01-01T00:00:00Z", "2036-01-01T00:00:00Z");
+	ok(schedule_last(&s, start, us("2046-01-01T00:00:00Z")) == s.end_us,
+	   "the last of ten years of milliseconds is found ten years after it, and not step by step");
 	s = every(1000, 0, "2026-01-01T00:00:00Z", "2026-01-01T00:00:02Z");
 	ok(schedule_next(&s, start + SEC) == start + 2 * SEC, "the end is one of the times");
 	ok(schedule_next(&s, start + 2 * SEC) == SCHEDULE_NEVER, "there is none after the end");

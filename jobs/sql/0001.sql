@@ -842,9 +842,10 @@ begin
 	return found;
 end $$;
 
--- Like finish() for each element of the arrays, in one statement. Returns those for which
--- finish() would be false: if there are any, this transaction should not be committed.
-create function twheel.finish_many(seqs bigint[], taken integer[]) returns bigint[]
+-- Like finish() for each element of the arrays, in one statement; what is in them twice counts
+-- once. Returns those for which finish() would be false: if there are any, this transaction
+-- should not be committed.
+create function twheel.finish_many(seqs bigint[], takens integer[]) returns bigint[]
 language plpgsql security definer set search_path = twheel, pg_temp
 set enable_seqscan = off set enable_nestloop = off as $$
 #variable_conflict use_column
@@ -852,7 +853,7 @@ declare
 	lost bigint[];
 begin
 	with d as (
-		delete from twheel.queue q using unnest(seqs, finish_many.taken) u(seq, taken)
+		delete from twheel.queue q using unnest(seqs, takens) u(seq, taken)
 		where q.seq = any(seqs) and q.seq = u.seq and q.taken = u.taken
 			and q.began is not null
 		returning q.*
@@ -862,8 +863,10 @@ begin
 		select d.job, d.due, d.service, d.taken, 3, d.key, d.order_key, d.tag,
 			nullif(d.agent, ''), d.late_us, twheel.us_since(d.began) from d
 	)
-	select coalesce(array_agg(u.seq order by u.seq), '{}') into lost from unnest(seqs) u(seq)
-	where u.seq is null or u.seq not in (select d.seq from d);	-- hashed
+	select coalesce(array_agg(u.seq order by u.seq), '{}') into lost
+	from unnest(seqs, takens) with ordinality u(seq, taken, n)
+	where u.n <= cardinality(seqs) and (u.seq is null or u.taken is null
+		or (u.seq, u.taken) not in (select d.seq, d.taken from d));	-- hashed
 	return lost;
 end $$;
 

@@ -269,6 +269,13 @@ def _(s):
     equal(s.owner.value("select count(*) from twheel.backlog"), "1")
 
 
+@test("a row that is named with an attempt that is over as well is among those that are lost")
+def _(s):
+    seqs = s.in_queue([None])
+    take(s.app)
+    equal(end(s.app, seqs * 2, [1, 99]), "{%d}" % seqs[0])
+
+
 @test("nothing is finished by arrays that are null, empty or of another length")
 def _(s):
     seqs = s.in_queue([None] * 2)

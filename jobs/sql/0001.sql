@@ -588,9 +588,9 @@ begin
 end $$;
 
 -- Locks what there is of a job in the queue, so that it is not taken: 'waiting'. 'running' if a
--- consumer has it, or is at it in a transaction that is open: then nothing stays locked. Null:
--- it is not there.
-create function twheel.withdraw(job bigint) returns text
+-- consumer has it, or is at it in a transaction that is open, or if it is to be whole and is a
+-- broadcast that is over for some agent: then nothing stays locked. Null: it is not there.
+create function twheel.withdraw(job bigint, whole boolean default false) returns text
 language plpgsql set lock_timeout = '50ms' set enable_seqscan = off as $$
 #variable_conflict use_column
 begin
@@ -599,7 +599,9 @@ begin
 		return null;
 	end if;
 	if exists (select from twheel.queue q where q.job = withdraw.job
-			and twheel.queue_state(q.visible, q.began) = 'running') then
+			and twheel.queue_state(q.visible, q.began) = 'running')
+	   or (whole and exists (select from twheel.backlog b
+				 where b.job = withdraw.job and b.agent is not null)) then
 		raise lock_not_available;
 	end if;
 	return 'waiting';
@@ -629,7 +631,7 @@ begin
 			insert into twheel.backlog (job, due, service, attempt, state, key, order_key,
 						    tag)
 			select d.job, d.due, d.service, d.taken, 5, d.key, d.order_key, d.tag
-			from d limit 1;
+			from d order by d.taken desc limit 1;
 			return 'cancelled';
 		end if;
 		fate := coalesce(fate, twheel.fate(job));
@@ -687,7 +689,7 @@ begin
 		where j.id = job and j.state = 0
 		returning j.shard, j.id, j.due, j.service, j.slack_ms, j.key, j.flags into m;
 		exit when found;
-		fate := twheel.withdraw(job);
+		fate := twheel.withdraw(job, whole => true);
 		if fate = 'waiting' then
 			with d as (delete from twheel.queue q where q.job = move.job returning q.*)
 			insert into twheel.job as j (id, due, at, idem, service, attempt, shard, key,
@@ -697,8 +699,9 @@ begin
 				     else twheel.shard_of(d.service, d.order_key) end,
 				d.key, d.order_key, d.tag, case when d.agent <> '' then 2 end,
 				d.payload
-			from d limit 1
-			returning j.shard, j.id, j.due, j.service, j.slack_ms, j.key, j.flags into m;
+			from d order by d.taken desc limit 1
+			returning j.shard, j.id, j.due, j.service, j.slack_ms, j.key, j.flags,
+				octet_length(j.payload) as bytes into m;
 			exit;
 		end if;
 		fate := coalesce(fate, twheel.fate(job));

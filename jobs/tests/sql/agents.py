@@ -103,6 +103,24 @@ def _(s):
     equal(s.app.value("select twheel.requeue(777)"), None)
 
 
+@test("a broadcast that is over for one of its agents is not moved")
+def _(s):
+    rows_of(s, "a", "b", job="777")
+    s.app.rows("select twheel.finish(%s, 1)" % s.app.value(TAKE % "a"))
+    before = s.owner.rows("select * from twheel.queue")
+    equal(s.app.value("select twheel.move(777, now() + interval '1 hour')"), "running")
+    equal(s.owner.rows("select * from twheel.queue"), before)
+    equal(s.owner.rows("select * from twheel.job"), [])
+
+
+@test("a broadcast that is moved counts its attempts from the most that an agent had")
+def _(s):
+    rows_of(s, "a", "b", "c", job="777")
+    s.owner.rows("update twheel.queue set taken = 3 where agent = 'b'")
+    equal(s.app.value("select twheel.move(777, now() + interval '1 hour')"), "moved")
+    equal(s.owner.value("select attempt from twheel.job"), "3")
+
+
 @test("a broadcast that is moved is one for all again, and cancelled it is one that is over")
 def _(s):
     rows_of(s, "a", "b", job="777")

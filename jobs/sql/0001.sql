@@ -982,6 +982,8 @@ begin
 		return null;
 	end if;
 	if b.agent is not null then
+		-- Before there is an id: see remove_service().
+		perform from twheel.service v where v.id = b.service for key share;
 		return twheel.requeue_broadcast(job, nextval('twheel.job_id'));
 	end if;
 	select i.* into made from twheel.insert_jobs(
@@ -1283,16 +1285,22 @@ language plpgsql security definer set search_path = twheel, pg_temp as $$
 #variable_conflict use_variable
 declare
 	clock timestamptz := twheel.owe();
+	s twheel.schedule;
 	made record;
 begin
+	select c.* into s from twheel.schedule c where c.schedule = run_schedule.schedule for share;
+	if not found then
+		return null;
+	end if;
+	-- Before there is an id (remove_service()), as the schedule may be gone before this commits.
+	perform from twheel.service v where v.id = s.service for key share;
 	insert into twheel.job as j (id, due, at, service, slack_ms, shard, order_key, tag, flags,
 				     payload)
-	select nextval('twheel.job_id'), clock, clock, s.service, s.slack_ms, s.shard,
+	values (nextval('twheel.job_id'), clock, clock, s.service, s.slack_ms, s.shard,
 		case when s.overlap <> 'allow' then s.schedule end, s.schedule,
-		twheel.schedule_flags(s.overlap, s.broadcast, 'ignore'), s.payload
-	from twheel.schedule s where s.schedule = run_schedule.schedule for share of s
-	returning j.id, j.shard, j.due, j.service, j.slack_ms, j.flags into made;
-	if found and announce then
+		twheel.schedule_flags(s.overlap, s.broadcast, 'ignore'), s.payload)
+	returning j.shard, j.id, j.due, j.service, j.slack_ms, j.flags into made;
+	if announce then
 		perform twheel.announce(made.shard, made.id, made.due, made.service, made.slack_ms,
 					made.flags);
 	end if;

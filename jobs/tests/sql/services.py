@@ -87,6 +87,15 @@ def _(s):
     equal(s.node.value("select twheel.remove_service('h')"), "t")
 
 
+@test("who deletes a service does not wait for long for who runs a schedule of it")
+def _(s):
+    s.owner.rows("select twheel.schedule('s', 'h', every => '1 hour')")
+    s.app.rows("begin; select twheel.run_schedule('s'), twheel.unschedule('s')")
+    equal(s.node.state("select twheel.remove_service('h')"), "55P03")
+    s.app.rows("rollback; select twheel.unschedule('s')")
+    equal(s.node.value("select twheel.remove_service('h')"), "t")
+
+
 @test("who submits to a service does not wait while all jobs are gone through to delete it")
 def _(s):
     other = s.more()

@@ -266,7 +266,7 @@ static const struct db_stmt moved_row = {
 
 static const struct db_stmt announce_moved = {
 	"api_announce",
-	"select twheel.announce(shard, id, due, service, slack_ms, flags) "
+	"select twheel.announce(shard, id, due, service, slack_ms, flags, octet_length(payload)) "
 	"from twheel.job where id = $1",
 	{ PG_INT8 },
 };

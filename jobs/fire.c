@@ -565,6 +565,7 @@ static void still(struct node *n, struct batch *b, int64_t id)
 static void not_there(struct node *n, struct job *job)
 {
 	job->busy = false;
+	horizon_is_false(n, job);
 	horizon_drop(n, job);
 }
 

@@ -30,7 +30,9 @@
  *
  * Any login of the database may send notifications. So what is heard takes the place of nothing
  * that was read, which may be due since long and would not be read again; and there is room for
- * what is read. In doubt a look tells.
+ * what is read. As it takes its turn among the jobs of its service until it is found not to be
+ * there, there are no more than MAX_HEARD of such jobs, with those that were false since some
+ * seconds. In doubt a look tells.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -44,6 +46,7 @@
 #define MIN_PAUSE_NS	(20 * TWHEEL_MSEC)
 #define FIRST_BUCKETS	1024
 #define MAX_SLACK_MS	3600000
+#define MAX_HEARD	512
 
 /* There is one in a process; to have it in each of some million jobs would take megabytes. */
 static struct node *owner;
@@ -153,6 +156,7 @@ static void insert(struct horizon *h, struct job *job)
 	job->chain = *to;
 	*to = job;
 	h->nr_jobs++;
+	h->nr_heard += job->heard;
 }
 
 /* By half, so that looks are few. Who has not been full is not asked more often than it polls. */
@@ -175,6 +179,7 @@ void horizon_drop(struct node *n, struct job *job)
 			at = &(*at)->chain;
 		*at = job->chain;
 		n->horizon.nr_jobs--;
+		n->horizon.nr_heard -= job->heard;
 		look_if_room(n);
 	}
 	twheel_cancel(n->loop.wheel, &job->timer);
@@ -287,6 +292,24 @@ static bool is_same(const struct job *job, const struct job *row)
 	       job->slack_ms == row->slack_ms && !((job->flags ^ row->flags) & ~JOB_LATE);
 }
 
+void horizon_is_false(struct node *n, const struct job *job)
+{
+	n->horizon.nr_false += job->heard;
+}
+
+/* A false job counts for as long as it takes until the next look at the latest. */
+static bool believes(struct node *n)
+{
+	struct horizon *h = &n->horizon;
+
+	if (boottime_ns() >= h->doubt_ns) {
+		h->doubt_ns = boottime_ns() + n->config->poll_ms * TWHEEL_MSEC;
+		h->nr_false = 0;
+	}
+	return h->nr_heard + h->nr_false < MAX_HEARD &&
+	       h->nr_jobs < n->config->max_in_memory / 2;
+}
+
 void horizon_hear(struct node *n, const struct job *row)
 {
 	struct job *job = horizon_find(n, row->id);
@@ -295,7 +318,7 @@ void horizon_hear(struct node *n, const struct job *row)
 	if (!lease_owns(n, row->shard) || (job && is_same(job, row)))
 		return;
 	if (job || !s || s->gone || row->slack_ms < 0 || row->slack_ms > MAX_SLACK_MS ||
-	    n->horizon.nr_jobs >= n->config->max_in_memory / 2)
+	    !believes(n))
 		horizon_look(n);
 	else
 		horizon_know(n, row);
@@ -324,6 +347,8 @@ void horizon_know(struct node *n, const struct job *row)
 		return;
 	if (job && is_same(job, row)) {
 		job->bytes = row->bytes;
+		n->horizon.nr_heard -= job->heard;
+		job->heard = false;
 		return;
 	}
 	if (job)

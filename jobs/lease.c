@@ -726,14 +726,15 @@ static void beat_soon(struct node *n)
 			 beat_time);
 }
 
-/* "SHARD ID DUE SERVICE SLACK", with DUE in us since 1970, and " FLAGS" if it has any. */
+/* "SHARD ID DUE SERVICE SLACK FLAGS BYTES", with DUE in us since 1970. */
 static void hear_job(struct node *n, const char *payload)
 {
-	struct job row = {};
+	struct job row = { .heard = true };
 	int shard;
 
-	if (sscanf(payload, "%d %" SCNd64 " %" SCNd64 " %" SCNd32 " %" SCNd32 " %" SCNu8, &shard,
-		   &row.id, &row.due_us, &row.service, &row.slack_ms, &row.flags) < 5) {
+	if (sscanf(payload, "%d %" SCNd64 " %" SCNd64 " %" SCNd32 " %" SCNd32 " %" SCNu8
+		   " %" SCNd32, &shard, &row.id, &row.due_us, &row.service, &row.slack_ms,
+		   &row.flags, &row.bytes) < 7 || row.bytes < 0) {
 		horizon_look(n);
 		return;
 	}

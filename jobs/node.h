@@ -312,6 +312,7 @@ enum { JOB_SKIPS = 1, JOB_CAST = 2, JOB_MISFIRES = 4, JOB_LATE = 8 };
  * @dropped:  forgotten meanwhile: to be freed when that is answered
  * @begun:    counts as running for its service
  * @waiting:  is on the list of its service
+ * @heard:    of a notification, and not read yet: there may be none
  * @tries:    how often it was there and could not be begun
  */
 struct job {
@@ -326,7 +327,7 @@ struct job {
 	int32_t attempt;
 	int8_t shard;
 	uint8_t state, flags;
-	bool busy, dropped, begun, waiting;
+	bool busy, dropped, begun, waiting, heard;
 	uint8_t tries;
 };
 
@@ -334,6 +335,9 @@ struct horizon {
 	struct db db;
 	struct job **table;
 	uint32_t nr_buckets, nr_jobs;
+	uint32_t nr_heard;	/* of those some are not there ... */
+	uint32_t nr_false;	/* ... as some were not since doubt_ns */
+	uint64_t doubt_ns;
 	bool was_full;		/* there are rows that did not fit */
 	struct twheel_timer timer;
 	struct look *look;
@@ -359,6 +363,9 @@ struct job horizon_row(const PGresult *r, int row);
 
 /* The same of what a notification says, by whomever. */
 void horizon_hear(struct node *n, const struct job *row);
+
+/* A batch found no such row. */
+void horizon_is_false(struct node *n, const struct job *job);
 
 /* Its row is gone, or is not what it was. */
 void horizon_drop(struct node *n, struct job *job);

@@ -159,6 +159,8 @@ bool service_begin(struct node *n, struct service *s)
 void service_unbegin(struct node *n, struct service *s)
 {
 	s->running--;
+	if (s->rate_per_s)
+		s->tokens++;
 	fire_service(n, s);
 }
 

@@ -104,9 +104,9 @@ static void ignore(void *arg, const struct db_answer *answer)
 
 static const struct db_stmt announce = {
 	"submit_announce",
-	"select twheel.announce(shard, job, due, service, slack_ms) "
-	"from unnest($1, $2, $3, $4, $5) u(shard, job, due, service, slack_ms)",
-	{ PG_INT2_A, PG_INT8_A, PG_TIMESTAMPTZ_A, PG_INT4_A, PG_INT4_A },
+	"select twheel.announce(shard, job, due, service, slack_ms, null, bytes) "
+	"from unnest($1, $2, $3, $4, $5, $6) u(shard, job, due, service, slack_ms, bytes)",
+	{ PG_INT2_A, PG_INT8_A, PG_TIMESTAMPTZ_A, PG_INT4_A, PG_INT4_A, PG_INT4_A },
 };
 
 static const struct db_stmt announce_many = {
@@ -115,7 +115,7 @@ static const struct db_stmt announce_many = {
 
 /* struct others: jobs of shards that this node does not own */
 struct others {
-	struct pg_array shard, job, due, service, slack;
+	struct pg_array shard, job, due, service, slack, bytes;
 	uint32_t nr;
 };
 
@@ -128,6 +128,7 @@ static void others_add(struct others *o, const struct job *row)
 	pg_array_int8(&o->due, row->due_us);
 	pg_array_int4(&o->service, row->service);
 	pg_array_int4(&o->slack, row->slack_ms);
+	pg_array_int4(&o->bytes, row->bytes);
 }
 
 /* After the commit. If it is lost they are found when their owners look the next time. */
@@ -141,6 +142,7 @@ static void others_tell(struct others *o, struct db *db)
 		db_add_array(&p, &o->due, PG_TIMESTAMPTZ);
 		db_add_array(&p, &o->service, PG_INT4);
 		db_add_array(&p, &o->slack, PG_INT4);
+		db_add_array(&p, &o->bytes, PG_INT4);
 		db_query(db, &announce, &p, ignore, NULL);
 	} else if (o->nr) {
 		db_query(db, &announce_many, &p, ignore, NULL);
@@ -150,6 +152,7 @@ static void others_tell(struct others *o, struct db *db)
 	pg_array_free(&o->due);
 	pg_array_free(&o->service);
 	pg_array_free(&o->slack);
+	pg_array_free(&o->bytes);
 }
 
 /* ------------------------------------------------------------------------ answering */

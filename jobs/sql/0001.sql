@@ -504,12 +504,13 @@ end $$;
 
 -- Tells owners of a job that they may not have seen.
 create function twheel.announce(shard smallint, job bigint, due timestamptz, service integer,
-				slack_ms integer, flags smallint default null)
+				slack_ms integer, flags smallint, bytes integer)
 returns void language plpgsql as $$
 begin
 	if due < 'infinity' then
 		perform pg_notify('twheel_job', concat_ws(' ', shard, job,
-			(extract(epoch from due) * 1000000)::bigint, service, slack_ms, flags));
+			(extract(epoch from due) * 1000000)::bigint, service, slack_ms,
+			coalesce(flags, 0), bytes));
 	end if;
 end $$;
 
@@ -565,7 +566,8 @@ begin
 		return twheel.lookup(s, key);
 	end if;
 	if announce then
-		perform twheel.announce(made.shard, made.job, made.due, s, slack_ms);
+		perform twheel.announce(made.shard, made.job, made.due, s, slack_ms, null,
+					octet_length(payload));
 	end if;
 	return made.job;
 end $$;
@@ -687,7 +689,8 @@ begin
 		update twheel.job j set at = move.at, due = greatest(move.at, clock), schedule = null,
 			flags = nullif(j.flags & 3, 0)
 		where j.id = job and j.state = 0
-		returning j.shard, j.id, j.due, j.service, j.slack_ms, j.key, j.flags into m;
+		returning j.shard, j.id, j.due, j.service, j.slack_ms, j.key, j.flags,
+			octet_length(j.payload) as bytes into m;
 		exit when found;
 		fate := twheel.withdraw(job, whole => true);
 		if fate = 'waiting' then
@@ -712,7 +715,8 @@ begin
 	update twheel.seen s set until = m.due + interval '24 hours'
 	where s.service = m.service and s.key = m.key;
 	if announce then
-		perform twheel.announce(m.shard, m.id, m.due, m.service, m.slack_ms, m.flags);
+		perform twheel.announce(m.shard, m.id, m.due, m.service, m.slack_ms, m.flags,
+					m.bytes);
 	end if;
 	return 'moved';
 end $$;
@@ -991,7 +995,8 @@ begin
 		array[null::text], array[b.order_key], array[b.tag], array[0], array[b.payload]) i;
 	update twheel.backlog l set state = 6, requeued = made.job, payload = null
 	where l.job = requeue.job and l.state = 4;
-	perform twheel.announce(made.shard, made.job, made.due, b.service, 0);
+	perform twheel.announce(made.shard, made.job, made.due, b.service, 0, null,
+				octet_length(b.payload));
 	return made.job;
 end $$;
 
@@ -1302,7 +1307,7 @@ begin
 	returning j.shard, j.id, j.due, j.service, j.slack_ms, j.flags into made;
 	if announce then
 		perform twheel.announce(made.shard, made.id, made.due, made.service, made.slack_ms,
-					made.flags);
+					made.flags, octet_length(s.payload));
 	end if;
 	return made.id;
 end $$;

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 
-from cluster import HERE, boottime, percentiles
+from cluster import HERE, TWHEELD, Psql, boottime, percentiles
 from suite import Skip, check, fill_socket, is_freed, load, test
 
 
@@ -356,6 +356,48 @@ def late_report(c):
         return "it is not given up"
     status = report(c.nodes[0], max(c.submitted), tokens[1], "done")
     return "it got %d" % status if status != 409 else ""
+
+
+@test("who may do nothing but send notifications does not hold up a service", nodes=1,
+      rate_per_s=20)
+def flood(c):
+    """Of jobs that there are not; each would take its turn among those of the service."""
+    c.sql("create role nobody login")
+    service = c.sql("select id from twheel.service where service = 'http'")
+    stop = threading.Event()
+
+    def send():
+        nobody = Psql(c.conninfo().replace("user=postgres", "user=nobody"))
+        first = 10 ** 12
+        while not stop.wait(0.01):
+            nobody.sql("select count(pg_notify('twheel_job', concat_ws(' ', i % 64, i, "
+                       "(extract(epoch from clock_timestamp()) * 1000000)::bigint, {}, 0, 0, 0))) "
+                       "from generate_series({}, {}) i".format(service, first, first + 49))
+            first += 50
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        time.sleep(1)
+        c.submit(c.nodes[0], "http", 100, 0)
+        # Without those it takes 5 s. None of them would be called before the others end.
+        good = c.wait(lambda: len(c.consumer.journal) >= 100, 30)
+    finally:
+        stop.set()
+        thread.join()
+    return check(c) if good else "only %d were called" % len(c.consumer.journal)
+
+
+@test("large payloads that were announced are read by few at a time", nodes=1, concurrency=1000)
+def large(c):
+    c.sql("select count(twheel.submit('http', at => now() + interval '3 s', "
+          "payload => convert_to(repeat('x', 1 << 20), 'UTF8'))) from generate_series(1, 200)")
+    c.wait(lambda: len(c.consumer.journal) >= 200, 60)
+    with open("/proc/%d/status" % c.nodes[0].process.pid, encoding="ascii") as f:
+        most = int(re.search(r"VmHWM:\s+(\d+)", f.read())[1]) >> 10
+    nr = len(c.consumer.journal)
+    limit = 400 if "sanitize" in TWHEELD else 100    # which keep for a while what was freed
+    return "" if nr == 200 and most < limit else "%d were called, with %d MiB" % (nr, most)
 
 
 @test("an order key has one job in flight, in order, whoever takes over", timeout_ms=1000,

@@ -214,7 +214,7 @@ def _(s):
     s.node.rows("select 1")
     shard = s.owner.value("select shard from twheel.job")
     equal(s.node.notifications,
-          [("twheel_job", "%s %s 4102531200000000 %d 0" % (shard, job, s.service("h")))])
+          [("twheel_job", "%s %s 4102531200000000 %d 0 0 1" % (shard, job, s.service("h")))])
 
 
 @test("a job that runs is not moved")

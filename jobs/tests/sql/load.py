@@ -103,7 +103,7 @@ def _(s):
             "select * from twheel.insert_jobs(array[1::smallint], array[%d], array[now()],"
             " array['k'], null, null, null, array[''::bytea])" % h,
             "select twheel.lookup(%d, 'k')" % h,
-            "select twheel.announce(1::smallint, 1, now(), 1, 0)",
+            "select twheel.announce(1::smallint, 1, now(), 1, 0, null, 1)",
             "update twheel.job set state = 1",
             "with d as (delete from twheel.job returning *) insert into twheel.queue"
             " (job, due, idem, service, payload) select id, at, idem, service, payload from d",

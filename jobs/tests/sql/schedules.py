@@ -212,7 +212,8 @@ def _(s):
                        " from twheel.job"),
           [(job, "s", "s", None, "1", "\\x78", "7", "t", "t")])
     s.node.rows("select")
-    equal(s.node.notifications[0][1].split()[1::4], [job, "1"])
+    equal(s.node.notifications[0][1].split()[1::4] + s.node.notifications[0][1].split()[6:],
+          [job, "1", "1"])
     equal(s.app.value("select twheel.run_schedule('none')"), None)
 
 

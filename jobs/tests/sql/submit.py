@@ -149,7 +149,7 @@ def _(s):
     s.node.rows("select 1")
     shard = s.owner.value("select shard from twheel.job")
     equal(s.node.notifications,
-          [("twheel_job", "%s %s 4102444800000000 %d 0" % (shard, job, s.service("h")))])
+          [("twheel_job", "%s %s 4102444800000000 %d 0 0 0" % (shard, job, s.service("h")))])
 
 
 @test("a submit is not announced if that is not wanted")
@@ -162,7 +162,7 @@ def _(s):
 
 @test("what never will be due is not announced")
 def _(s):
-    s.node.rows("listen twheel_job; select twheel.announce(1::smallint, 2, 'infinity', 3, 4)")
+    s.node.rows("listen twheel_job; select twheel.announce(1::smallint, 2, 'infinity', 3, 4, null, 5)")
     equal(s.node.notifications, [])
 
 

@@ -55,7 +55,7 @@ public class QuartzSchedules {
 		for (int i = 0; i < nr; i++)
 			triggers.add(TriggerBuilder.newTrigger().forJob(note)
 				.withSchedule(CronScheduleBuilder.cronSchedule("* * * * * ?"))
-				.startAt(new Date(start)).endAt(new Date(start + seconds * 1000L))
+				.startAt(new Date(start)).endAt(new Date(start + seconds * 1000L - 1))
 				.build());
 		scheduler.scheduleJobs(Map.of(note, triggers), true);
 		scheduler.start();

@@ -100,8 +100,8 @@ static int parse_number(struct config *c, const struct option *o, const char *va
 	uint64_t number;
 
 	if (!parse_digits(value, o->max, &number) || number < o->min)
-		return wrong(at, o->name, "%s is not a whole number from %llu to %llu", quoted(value),
-			     (unsigned long long)o->min, (unsigned long long)o->max);
+		return wrong(at, o->name, "%s is not a whole number from %llu to %llu",
+			     quoted(value), (unsigned long long)o->min, (unsigned long long)o->max);
 	*(uint64_t *)((char *)c + o->offset) = number;
 	return 0;
 }

@@ -101,7 +101,8 @@ static bool parse_number(struct parser *p, int *value)
 	const char *begin = p->at;
 
 	if (!isdigit((unsigned char)*p->at))
-		return fail(p, begin, is_end(*begin) ? "a value is missing" : "this is not a value");
+		return fail(p, begin, is_end(*begin) ? "a value is missing" :
+			    "this is not a value");
 	for (*value = 0; isdigit((unsigned char)*p->at); p->at++) {
 		if (p->at - begin > 4)
 			return fail(p, begin, "this number is too large");

@@ -50,7 +50,7 @@ public class QuartzSchedules {
 
 		String[] word = in.readLine().split(" ");
 		int nr = Integer.parseInt(word[0]), seconds = Integer.parseInt(word[1]);
-		long start = System.currentTimeMillis() / 1000 * 1000 + 10000 + nr * 2L;
+		long start = (System.currentTimeMillis() + 10000 + nr * 2L) / 1000 * 1000;
 		Set<Trigger> triggers = new HashSet<>();
 		for (int i = 0; i < nr; i++)
 			triggers.add(TriggerBuilder.newTrigger().forJob(note)

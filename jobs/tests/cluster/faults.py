@@ -520,7 +520,7 @@ def next_version():
     top = os.path.abspath(os.path.join(HERE, "../../.."))
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(os.path.join(top, "jobs"), os.path.join(folder, "jobs"))
-        for part in "lib", "uapi":
+        for part in "lib", "uapi", "VERSION":
             os.symlink(os.path.join(top, part), os.path.join(folder, part))
         path = os.path.join(folder, "jobs", "node.h")
         with open(path, encoding="utf-8") as f:

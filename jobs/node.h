@@ -335,9 +335,9 @@ struct horizon {
 	struct db db;
 	struct job **table;
 	uint32_t nr_buckets, nr_jobs;
-	uint32_t nr_heard;	/* of those some are not there ... */
-	uint32_t nr_false;	/* ... as some were not since doubt_ns */
-	uint64_t doubt_ns;
+	uint32_t nr_heard;	/* in memory that were heard of and not read */
+	uint32_t nr_false;	/* of such, those that were not there; forgotten at ... */
+	uint64_t doubt_ns;	/* ... this time */
 	bool was_full;		/* there are rows that did not fit */
 	struct twheel_timer timer;
 	struct look *look;

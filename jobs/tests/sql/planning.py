@@ -48,6 +48,18 @@ def last(s):
     return int(s.owner.value("select extract(epoch from last - created)::int from twheel.schedule"))
 
 
+@test("who plans keeps the service until the jobs are committed")
+def _(s):
+    prepare(s, "plan.c", "plan")
+    begin(s)
+    s.node.rows("begin")
+    plan(s, [5])
+    lock = "select from twheel.service where service = 'q' for update nowait"
+    equal(s.owner.state(lock), "55P03")
+    s.node.rows("commit")
+    equal(s.owner.state(lock), None)
+
+
 @test("who plans makes the jobs and writes down the last")
 def _(s):
     prepare(s, "plan.c", "plan")

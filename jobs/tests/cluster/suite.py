@@ -62,6 +62,9 @@ def fill_socket(c, node, stop):
     before = set(c.submitted)
     c.submit(node, "http", 8, 3600000, page=1, payload="x" * 700000)
     jobs = set(c.submitted) - before
+    # The others would have some of them, or all.
+    c.sql("update twheel.job set shard = (select min(shard) from twheel.shard where owner = '%s') "
+          "where id = any('{%s}')" % (node.uuid(), ",".join(map(str, jobs))))
     at = time.time() + 5
     c.sql("select twheel.move(id, to_timestamp(%f)) from unnest('{%s}'::bigint[]) id"
           % (at, ",".join(map(str, jobs))))

@@ -15,6 +15,11 @@
  * So each attempt is begun once, and is followed by another one only if it failed, was not
  * answered in time, or its result could not be recorded.
  *
+ * An application may have the row of a job locked, as of one that it tried to cancel or whose
+ * schedule it edits, for as long as it likes. The result of that job waits; those of others are
+ * recorded. What is locked is looked for only after a statement had to wait: to do it each time
+ * costs each job.
+ *
  * Results are kept until they are recorded. They are no more than there are calls.
  */
 #include <inttypes.h>
@@ -32,6 +37,10 @@
 #define GATHER_NS	(50 * TWHEEL_MSEC)
 #define ENOUGH		100
 #define MAX_DELAY_US	INT64_C(86400000000)
+
+#define MAX_WAIT	"100ms"			/* for rows that others have locked */
+#define HELD_NS		(500 * TWHEEL_MSEC)	/* until it is seen whether they still have */
+#define IS_HELD		-2			/* in place of a state */
 
 /*
  * An attempt that ends its job has no line of its own in the logs, but that of the job (0001.sql).
@@ -70,13 +79,30 @@
 	DB_IS("j.id", "u.id") "and j.attempt = u.attempt and j.state in (1, 2) " \
 	"and (u.due is null or (j.due = u.due and j.due <= clock_timestamp())) "
 
+#define RESULTS	\
+	"(select *, $1 as node from unnest($2, $3, $4, $5, $6, $7, $8, $9, $10) " \
+	"u(id, attempt, outcome, status, late_us, took_us, delay_us, due, message))"
+
+#define RESULT_TYPES \
+	{ PG_UUID, PG_INT8_A, PG_INT4_A, PG_INT4_A, PG_INT4_A, PG_INT8_A, PG_INT8_A, PG_INT8_A, \
+	  PG_TIMESTAMPTZ_A, PG_TEXT_A }
+
 static const struct db_stmt record = {
 	.name = "record",
-	.sql = "with u as materialized (select *, $1 as node from unnest($2, $3, $4, $5, $6, $7, "
-	       "$8, $9, $10) u(id, attempt, outcome, status, late_us, took_us, delay_us, due, "
-	       "message)), " RECORD,
-	.types = { PG_UUID, PG_INT8_A, PG_INT4_A, PG_INT4_A, PG_INT4_A, PG_INT8_A, PG_INT8_A,
-		   PG_INT8_A, PG_TIMESTAMPTZ_A, PG_TEXT_A },
+	.sql = "with u as materialized " RESULTS ", " RECORD,
+	.types = RESULT_TYPES,
+};
+
+/* The same, and a row for each that is locked, of which nothing is recorded. */
+static const struct db_stmt record_unlocked = {
+	.name = "record_unlocked",
+	.sql = "with r as materialized " RESULTS ", l as materialized ("
+	       "select j.id from twheel.job j where j.id = any($2) order by j.id "
+	       "for update skip locked), "
+	       "u as materialized (select * from r where id in (select id from l)), " RECORD
+	       " union all select u.id, j.shard, null, j.service, -2, u.attempt, 0, 0, 0, false "
+	       "from r u join twheel.job j on " OF_ATTEMPT "where u.id not in (select id from l)",
+	.types = RESULT_TYPES,
 };
 
 /* The attempt is the one that the token is of. */
@@ -94,12 +120,8 @@ static const struct db_stmt report = {
 	.types = { PG_UUID, PG_INT8, PG_TEXT, PG_BOOL, PG_TEXT },
 };
 
-static void add(struct node *n, const struct result *result)
+static void append(struct finish *f, struct result *r)
 {
-	struct finish *f = &n->finish;
-	struct result *r = xmalloc(sizeof(*r));
-
-	*r = *result;
 	r->next = NULL;
 	if (f->last)
 		f->last->next = r;
@@ -108,6 +130,27 @@ static void add(struct node *n, const struct result *result)
 	f->last = r;
 	f->nr++;
 	f->added++;
+}
+
+static void add(struct node *n, const struct result *result)
+{
+	struct result *r = xmalloc(sizeof(*r));
+
+	*r = *result;
+	append(&n->finish, r);
+}
+
+bool finish_has(const struct node *n, int64_t id)
+{
+	const struct finish *f = &n->finish;
+	const struct result *const lists[] = { f->sent, f->first, f->held };
+	const struct result *r;
+
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+		for (r = lists[i]; r; r = r->next)
+			if (r->id == id)
+				return true;
+	return false;
 }
 
 static void count(struct node *n, const struct result *r)
@@ -230,24 +273,63 @@ static void waited(struct twheel *w, struct twheel_timer *t, uint64_t missed)
 	f->failed = false;
 }
 
-static void recorded(void *arg, const struct db_answer *a)
+/* They are as if they were recorded to whoever waits for those before, and come anew later. */
+static void try_held(struct twheel *w, struct twheel_timer *t, uint64_t missed)
 {
-	struct node *n = arg;
-	struct finish *f = &n->finish;
-	struct result *r, *last;
+	struct finish *f = TWHEEL_CONTAINER(t, struct finish, held_timer);
+	struct result *r;
 
-	if (a->status == DB_DONE) {
-		go_on(n, a->result);
-		while ((r = f->sent)) {
-			f->sent = r->next;
-			f->nr--;
-			free(r);
-		}
-		return;
+	(void)w;
+	(void)missed;
+	while ((r = f->held)) {
+		f->held = r->next;
+		append(f, r);
 	}
-	if (a->status == DB_FAILED)
-		log_warn("record failed=%s state=%s", quoted(a->message), a->sqlstate);
-	/* Before the others. */
+	f->nr_held = 0;
+	f->careful = true;
+	f->ripe = true;
+}
+
+static bool is_held(const PGresult *rows, const struct result *result)
+{
+	int i;
+
+	for (i = 0; i < PQntuples(rows); i++)
+		if (db_int(rows, i, 4) == IS_HELD && db_int8(rows, i, 0) == result->id &&
+		    db_int(rows, i, 5) == result->attempt)
+			return true;
+	return false;
+}
+
+static void settle(struct node *n, const PGresult *rows)
+{
+	struct finish *f = &n->finish;
+	struct result *r, **end = &f->held;
+
+	while (*end)
+		end = &(*end)->next;
+	while ((r = f->sent)) {
+		f->sent = r->next;
+		f->nr--;
+		if (!f->careful || !is_held(rows, r)) {
+			free(r);
+			continue;
+		}
+		r->next = NULL;
+		*end = r;
+		end = &r->next;
+		f->nr_held++;
+	}
+	f->careful = false;
+	if (f->held && !twheel_is_armed(&f->held_timer))
+		loop_arm(&n->loop, &f->held_timer, HELD_NS, try_held);
+}
+
+/* Before the others. */
+static void put_back(struct finish *f)
+{
+	struct result *last;
+
 	for (last = f->sent; last->next; last = last->next)
 		;
 	last->next = f->first;
@@ -255,6 +337,26 @@ static void recorded(void *arg, const struct db_answer *a)
 		f->last = last;
 	f->first = f->sent;
 	f->sent = NULL;
+}
+
+static void recorded(void *arg, const struct db_answer *a)
+{
+	struct node *n = arg;
+	struct finish *f = &n->finish;
+
+	if (a->status == DB_DONE) {
+		go_on(n, a->result);
+		settle(n, a->result);
+		return;
+	}
+	put_back(f);
+	if (a->status == DB_FAILED && !f->careful && !strcmp(a->sqlstate, "55P03")) {
+		f->careful = true;
+		f->ripe = true;
+		return;
+	}
+	if (a->status == DB_FAILED)
+		log_warn("record failed=%s state=%s", quoted(a->message), a->sqlstate);
 	f->failed = a->status == DB_FAILED;
 	if (f->failed)
 		loop_arm(&n->loop, &f->timer, 50 * TWHEEL_MSEC, waited);
@@ -301,7 +403,7 @@ static void send_results(struct node *n)
 	db_add_array(&p, &delays, PG_INT8);
 	db_add_array(&p, &dues, PG_TIMESTAMPTZ);
 	db_add_array(&p, &messages, PG_TEXT);
-	db_query(&f->db, &record, &p, recorded, n);
+	db_query(&f->db, f->careful ? &record_unlocked : &record, &p, recorded, n);
 }
 
 void finish_flush(struct node *n)
@@ -361,7 +463,7 @@ void finish_open(struct node *n)
 		.conninfo = n->config->database,
 		.node = n->lease.text,
 		.identity = &n->lease.identity,
-		.options = DB_BY_INDEX,
+		.options = "-c lock_timeout=" MAX_WAIT " " DB_BY_INDEX,
 		.arg = n,
 	};
 	db_open(&f->db);
@@ -374,11 +476,14 @@ void finish_close(struct node *n)
 
 	db_close(&f->db);
 	twheel_cancel(n->loop.wheel, &f->timer);
-	while ((r = f->sent ?: f->first)) {
+	twheel_cancel(n->loop.wheel, &f->held_timer);
+	while ((r = f->sent ?: f->first ?: f->held)) {
 		if (f->sent)
 			f->sent = r->next;
-		else
+		else if (f->first)
 			f->first = r->next;
+		else
+			f->held = r->next;
 		free(r);
 	}
 }

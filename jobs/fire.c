@@ -713,7 +713,8 @@ static void give_up(struct node *n)
 
 /*
  * What came of it may be known here, and wait to be recorded, for as long as the database does
- * not answer: that there is none is told only when all is recorded that was there before.
+ * not answer: that there is none is told only when all is recorded that was there before, but for
+ * what others have locked.
  */
 static void flush_over(struct node *n)
 {
@@ -728,6 +729,11 @@ static void flush_over(struct node *n)
 		return;
 	while (!list_is_empty(&f->given_up)) {
 		job = TWHEEL_CONTAINER(f->given_up.next, struct job, link);
+		if (finish_has(n, job->id)) {
+			list_del(&job->link);
+			try_again(n, job, TWHEEL_SEC);
+			continue;
+		}
 		n->metrics.overdue++;
 		finish_overdue(n, job);
 		horizon_drop(n, job);

@@ -143,7 +143,8 @@ void metrics_write(struct node *n, struct buf *out)
 	gauge(out, "nodes", "Nodes that are alive.", n->lease.nr_nodes);
 	gauge(out, "lease_valid", "Whether it may fire.", lease_is_valid(n));
 	gauge(out, "calls_running", "Calls that are under way.", n->calls.nr);
-	gauge(out, "results_waiting", "Results that are to be recorded.", n->finish.nr);
+	gauge(out, "results_waiting", "Results that are to be recorded.",
+	      n->finish.nr + n->finish.nr_held);
 	if (clock_is_known(n))
 		gauge(out, "clock_error_seconds", "How wrong the database's clock may be known.",
 		      (double)clock_error_us(n) / 1e6);

@@ -46,8 +46,8 @@ int node_start(struct node *n, const struct config *c)
 
 static bool is_drained(const struct node *n)
 {
-	return !n->fire.db.first && !n->calls.nr && !n->finish.nr && !n->lease.taking &&
-	       api_is_idle(n);
+	return !n->fire.db.first && !n->calls.nr && !n->finish.nr && !n->finish.nr_held &&
+	       !n->lease.taking && api_is_idle(n);
 }
 
 static void drain_time(struct twheel *w, struct twheel_timer *t, uint64_t missed)
@@ -61,7 +61,7 @@ static void drain_time(struct twheel *w, struct twheel_timer *t, uint64_t missed
 		loop_arm(&n->loop, t, DRAIN_LOOK_NS, drain_time);
 		return;
 	}
-	log_note("drained calls=%u results=%u", n->calls.nr, n->finish.nr);
+	log_note("drained calls=%u results=%u", n->calls.nr, n->finish.nr + n->finish.nr_held);
 	loop_stop(&n->loop);
 }
 

@@ -599,19 +599,23 @@ struct result {
  * @first: not sent yet
  * @last:  of those; NULL if there is none
  * @sent:  in a statement that is under way
- * @nr:    how many there are of both
+ * @held:  of jobs that others had locked: not of those two, but added anew
+ * @nr:    how many are not sent, or under way
+ * @nr_held: how many there are of those
  * @added: how many there ever were; they are recorded in that order
  * @timer: armed while they wait for others, or after a failure
+ * @held_timer: armed while there is one in @held
  * @ripe:  they have waited
  * @failed: they wait after a failure
+ * @careful: the next statement, or that which is under way, leaves alone what is locked
  */
 struct finish {
 	struct db db;
-	struct result *first, *last, *sent;
-	unsigned int nr;
+	struct result *first, *last, *sent, *held;
+	unsigned int nr, nr_held;
 	uint64_t added;
-	bool ripe, failed;
-	struct twheel_timer timer;
+	bool ripe, failed, careful;
+	struct twheel_timer timer, held_timer;
 };
 
 void finish_open(struct node *n);
@@ -619,6 +623,9 @@ void finish_close(struct node *n);
 
 /* A call has ended: decides what is to be done, and frees it. */
 void finish_call(struct node *n, struct call *call);
+
+/* Whether a result of that job is known here and not recorded yet. */
+bool finish_has(const struct node *n, int64_t id);
 
 /* The time of an attempt is over, and nobody recorded what came of it. */
 void finish_overdue(struct node *n, const struct job *job);

@@ -631,9 +631,10 @@ static void silence(void)
 	q = ask(&pid);
 	run_until(all_answered);
 	backend = (pid_t)q->number;
+	/* It does not answer what comes after that, however fast it is. */
+	kill(backend, SIGSTOP);
 	asked_ns = boottime_ns();
 	ask(&one);
-	kill(backend, SIGSTOP);
 	run_until(is_executing);
 	began = boottime_ns();
 	open_mute();

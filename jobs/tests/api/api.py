@@ -16,6 +16,9 @@ import sys
 import threading
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from ports import free_port    # noqa: E402
+
 FAR = "2100-01-01T00:00:00Z"
 MAX_PAYLOAD = 1 << 20
 nr = failed = 0
@@ -112,12 +115,6 @@ def until(what, seconds=30):
             return True
         time.sleep(0.05)
     return False
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Node:

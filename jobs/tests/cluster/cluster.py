@@ -10,11 +10,14 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+from ports import free_port    # noqa: E402
 TWHEELD = os.environ.get("TWHEELD", os.path.join(HERE, "../../../build/jobs/twheeld"))
 POSTGRES = os.path.join(HERE, "..", "postgres")
 BACKEND = os.environ.get("BACKEND", "local")    # of libtwheel
@@ -73,12 +76,6 @@ class Psql:
     def close(self):
         self.process.kill()
         self.process.communicate()
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Proxy:

@@ -6,6 +6,11 @@
  * database is suspended. Then libmicrohttpd neither times it out nor sees that the client is
  * gone, so each one is ended by us: a statement is always answered, and every answer is a
  * reply, which resumes the connection. Only when all is closed connections may end before.
+ *
+ * Clients may be slow, and many. What waits for them is bounded: bodies, answers, connections and
+ * the time that each of these takes. Jobs go first: what asks the database has a connection of
+ * its own, and while a large body is read nothing else is done, so that there is only one at a
+ * time and then as long a pause.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -26,12 +31,36 @@
 
 #define MAX_CONNECTIONS		1000
 #define CONNECTION_MEMORY	32768		/* headers of a request */
-#define IDLE_S			30		/* of a connection */
+#define IDLE_S			30		/* of a connection, or for all headers */
 #define REQUEST_NS		(60 * TWHEEL_SEC)	/* for all of a body */
+#define ANSWER_NS		(60 * TWHEEL_SEC)	/* for all of an answer to be taken */
 #define MAX_SMALL_BODY		65536		/* of JSON but jobs */
 #define MAX_HELD		(UINT64_C(256) << 20)	/* bodies of all requests */
 #define MAX_DISCARDED		(2 * MAX_BODY)
 #define MAX_QUEUED		1000		/* statements */
+#define MAX_ROWS		20000		/* of lists that are asked for at a time */
+#define MAX_ANSWERS		(UINT64_C(64) << 20)	/* that clients are to take, for lists */
+#define LARGE_BODY		65536		/* takes a while to be read */
+
+/* Of connections there are few left: who has one does something with it, or others get it. */
+#define CROWD			(MAX_CONNECTIONS / 10 * 9)
+#define CROWDED_IDLE_NS		(2 * TWHEEL_SEC)
+#define CROWDED_ANSWER_NS	(10 * TWHEEL_SEC)
+#define LOOK_NS			TWHEEL_SEC
+
+/**
+ * struct visitor - a connection
+ * @link:     on the list of all
+ * @fd:       its socket, which is libmicrohttpd's
+ * @since_ns: when it began, or its last request ended
+ * @request:  that has its headers and has not ended; NULL if there is none
+ */
+struct visitor {
+	struct list link;
+	int fd;
+	uint64_t since_ns;
+	struct request *request;
+};
 
 /**
  * struct api - the server
@@ -40,8 +69,17 @@
  * @fd:       of libmicrohttpd, in the loop
  * @timer:    when libmicrohttpd wants to be run, at the latest; may be too early
  * @timer_ns: what @timer is armed for; 0 if it is not
+ * @db:       what answers are made of
  * @requests: all that are there
  * @held:     bytes of bodies
+ * @answers:  bytes of answers that were not taken yet
+ * @rows:     of lists that are asked for
+ * @visitors: all connections
+ * @nr_visitors: how many there are
+ * @look_timer: armed while there is one, to end those that take too long
+ * @large:    requests with a large body that is to be read
+ * @large_timer: armed if there is one
+ * @large_ns: when the next of these may be read
  * @listen_fd: where connections come in
  * @draining: the node is about to end: only what is for everybody is answered
  * @resumed:  connections were resumed, of which libmicrohttpd is not woken
@@ -53,8 +91,15 @@ struct api {
 	struct loop_fd fd;
 	struct twheel_timer timer;
 	uint64_t timer_ns;
+	struct db db;
 	struct list requests;
-	size_t held;
+	size_t held, answers, rows;
+	struct list visitors;
+	unsigned int nr_visitors;
+	struct twheel_timer look_timer;
+	struct list large;
+	struct twheel_timer large_timer;
+	uint64_t large_ns;
 	int listen_fd;
 	bool draining, resumed;
 	char host[64];
@@ -182,7 +227,9 @@ void request_free_body(struct request *r)
 static void request_free(struct request *r)
 {
 	request_free_body(r);
+	r->node->api->answers -= r->sent;
 	list_del(&r->link);
+	list_del(&r->large);
 	buf_free(&r->out);
 	new_jobs_free(&r->jobs);
 	free(r->submission.out);
@@ -205,6 +252,8 @@ static void on_answer(void *arg, const struct db_answer *answer)
 {
 	struct request *r = arg;
 
+	r->node->api->rows -= r->rows;
+	r->rows = 0;
 	if (!r->conn || answer->status != DB_DONE) {
 		request_answer(r, answer);
 		return;
@@ -216,10 +265,20 @@ static void on_answer(void *arg, const struct db_answer *answer)
 void request_query(struct request *r, const struct db_stmt *stmt, struct db_params *p,
 		   bool writes, void (*got)(struct request *r, const PGresult *result))
 {
+	struct api *api = r->node->api;
+
+	if (r->limit && (api->rows + r->limit > MAX_ROWS || api->answers > MAX_ANSWERS)) {
+		if (p)
+			db_params_free(p);
+		request_error(r, 429, "busy", NULL, "too much is asked for at a time");
+		return;
+	}
 	r->pending = true;
 	r->writes |= writes;
 	r->got = got;
-	db_query(&r->node->services.db, stmt, p, on_answer, r);
+	r->rows = r->limit;
+	api->rows += r->rows;
+	db_query(&api->db, stmt, p, on_answer, r);
 }
 
 /* ---------------------------------------------------------------- query strings */
@@ -514,9 +573,38 @@ static bool check_body(struct request *r)
 	return true;
 }
 
+static enum MHD_Result count_header(void *cls, enum MHD_ValueKind kind, const char *name,
+				    const char *value)
+{
+	struct {
+		unsigned int lengths, encodings;
+	} *nr = cls;
+
+	(void)kind;
+	(void)value;
+	nr->lengths += !strcasecmp(name, "Content-Length");
+	nr->encodings += !strcasecmp(name, "Transfer-Encoding");
+	return MHD_YES;
+}
+
+/* Whoever is in between may have taken the other one, and taken the rest for a request. */
+static bool check_framing(struct request *r)
+{
+	struct {
+		unsigned int lengths, encodings;
+	} nr = {};
+
+	MHD_get_connection_values(r->conn, MHD_HEADER_KIND, count_header, &nr);
+	if (nr.lengths + nr.encodings <= 1)
+		return true;
+	r->closes = true;
+	return bad_set(&r->bad, 400, "ambiguous_length", NULL,
+		       "the length of the body is said more than once");
+}
+
 static bool check_request(struct request *r, const char *method, const char *path)
 {
-	if (!find_route(r, method, path))
+	if (!check_framing(r) || !find_route(r, method, path))
 		return false;
 	if (!may(r) || !check_body(r) || !read_args(r))
 		return false;
@@ -566,7 +654,7 @@ static void add_headers(const struct request *r, struct MHD_Response *response)
 		snprintf(seconds, sizeof(seconds), "%u", r->retry_after);
 		MHD_add_response_header(response, "Retry-After", seconds);
 	}
-	if (r->node->api->draining)
+	if (r->node->api->draining || r->closes)
 		MHD_add_response_header(response, "Connection", "close");
 }
 
@@ -582,6 +670,9 @@ static enum MHD_Result send_answer(struct request *r)
 						   MHD_RESPMEM_PERSISTENT);
 	if (!response)
 		return MHD_NO;
+	r->sent = r->out.len;
+	r->node->api->answers += r->sent;
+	r->answered_ns = boottime_ns();
 	if (r->out.len)
 		memset(&r->out, 0, sizeof(r->out));
 	add_headers(r, response);
@@ -604,12 +695,51 @@ static enum MHD_Result begin(struct api *api, struct MHD_Connection *conn, const
 	r->began_ns = boottime_ns();
 	list_add_tail(&api->requests, &r->link);
 	*cls = r;
+	r->visitor = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT)
+			     ->socket_context;
+	r->visitor->request = r;
 	if (check_request(r, method, path))
 		return MHD_YES;
-	if (!header(r, "Expect") && body_length(r) <= MAX_DISCARDED)
+	if (!r->closes && !header(r, "Expect") && body_length(r) <= MAX_DISCARDED)
 		return MHD_YES;
 	request_refuse(r);
 	return send_answer(r);
+}
+
+static void read_large(struct twheel *w, struct twheel_timer *t, uint64_t missed);
+
+static void arm_large(struct api *api)
+{
+	uint64_t now_ns = boottime_ns();
+
+	loop_arm(&api->node->loop, &api->large_timer,
+		 api->large_ns > now_ns ? api->large_ns - now_ns : 0, read_large);
+}
+
+static void read_large(struct twheel *w, struct twheel_timer *t, uint64_t missed)
+{
+	struct api *api = TWHEEL_CONTAINER(t, struct api, large_timer);
+	struct request *r = TWHEEL_CONTAINER(api->large.next, struct request, large);
+	uint64_t begin_ns = boottime_ns();
+
+	(void)w;
+	(void)missed;
+	list_del(&r->large);
+	r->route->fn(r);
+	api->large_ns = 2 * boottime_ns() - begin_ns;
+	if (!list_is_empty(&api->large))
+		arm_large(api);
+}
+
+/* The connection is left alone until that is answered. */
+static void read_later(struct request *r)
+{
+	struct api *api = r->node->api;
+	bool is_first = list_is_empty(&api->large);
+
+	list_add_tail(&api->large, &r->large);
+	if (is_first)
+		arm_large(api);
 }
 
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const char *path,
@@ -629,8 +759,10 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
 	if (!r->answered) {
 		if (r->bad.status)
 			request_refuse(r);
-		else if (r->node->services.db.nr_queued > MAX_QUEUED)
+		else if (r->node->api->db.nr_queued > MAX_QUEUED)
 			request_error(r, 429, "busy", NULL, "too many requests are queued");
+		else if (r->body.len > LARGE_BODY)
+			read_later(r);
 		else
 			r->route->fn(r);
 	}
@@ -653,8 +785,63 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **req_cls,
 	if (!r)
 		return;
 	r->conn = NULL;
+	r->visitor->since_ns = boottime_ns();
+	r->visitor->request = NULL;
 	if (!r->pending)
 		request_free(r);
+}
+
+/* Whether the client has had its time; not while it waits for us. */
+static bool is_over(const struct api *api, const struct visitor *v, uint64_t now_ns)
+{
+	bool crowded = api->nr_visitors > CROWD;
+	const struct request *r = v->request;
+
+	if (!r)
+		return now_ns - v->since_ns > (crowded ? CROWDED_IDLE_NS : IDLE_S * TWHEEL_SEC);
+	if (r->answered_ns)
+		return now_ns - r->answered_ns > (crowded ? CROWDED_ANSWER_NS : ANSWER_NS);
+	return !r->suspended && now_ns - r->began_ns > REQUEST_NS;
+}
+
+/* libmicrohttpd looks at nothing but how long ago the last byte was. It sees that they end. */
+static void look(struct twheel *w, struct twheel_timer *t, uint64_t missed)
+{
+	struct api *api = TWHEEL_CONTAINER(t, struct api, look_timer);
+	uint64_t now_ns = boottime_ns();
+
+	(void)w;
+	(void)missed;
+	for (struct list *l = api->visitors.next; l != &api->visitors; l = l->next) {
+		struct visitor *v = TWHEEL_CONTAINER(l, struct visitor, link);
+
+		if (is_over(api, v, now_ns))
+			shutdown(v->fd, SHUT_RDWR);
+	}
+	if (api->nr_visitors)
+		loop_arm(&api->node->loop, t, LOOK_NS, look);
+}
+
+static void on_connection(void *cls, struct MHD_Connection *conn, void **context,
+			  enum MHD_ConnectionNotificationCode code)
+{
+	struct visitor *v = *context;
+	struct api *api = cls;
+
+	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+		v = xcalloc(1, sizeof(*v));
+		v->fd = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD)
+				->connect_fd;
+		v->since_ns = boottime_ns();
+		list_add_tail(&api->visitors, &v->link);
+		*context = v;
+		if (!api->nr_visitors++)
+			loop_arm(&api->node->loop, &api->look_timer, LOOK_NS, look);
+		return;
+	}
+	list_del(&v->link);
+	free(v);
+	api->nr_visitors--;
 }
 
 static void on_timer(struct twheel *w, struct twheel_timer *t, uint64_t missed);
@@ -767,12 +954,15 @@ void api_open(struct node *n)
 	api = xcalloc(1, sizeof(*api));
 	api->node = n;
 	list_init(&api->requests);
+	list_init(&api->visitors);
+	list_init(&api->large);
 	api->listen_fd = listen_at(api, n->config->listen);
 	api->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME |
 				       MHD_USE_ERROR_LOG, 0, NULL, NULL, on_request, api,
 				       MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
 				       MHD_OPTION_LISTEN_SOCKET, api->listen_fd,
 				       MHD_OPTION_NOTIFY_COMPLETED, on_completed, api,
+				       MHD_OPTION_NOTIFY_CONNECTION, on_connection, api,
 				       MHD_OPTION_CONNECTION_LIMIT, MAX_CONNECTIONS,
 				       MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S,
 				       MHD_OPTION_CONNECTION_MEMORY_LIMIT,
@@ -782,10 +972,32 @@ void api_open(struct node *n)
 	if (!info)
 		cannot_listen(n->config->listen, "cannot start the HTTP server");
 	n->api = api;
+	/* All requests wait on it, so none waits long for a lock. */
+	api->db = (struct db){
+		.what = "api",
+		.loop = &n->loop,
+		.conninfo = n->config->database,
+		.node = n->lease.text,
+		.identity = &n->lease.identity,
+		.options = "-c lock_timeout=200ms -c enable_seqscan=off",
+		.arg = n,
+	};
+	db_open(&api->db);
 	api->fd.fn = on_fd;
 	api->fd.fd = info->epoll_fd;
 	loop_set(&n->loop, &api->fd, EPOLLIN);
 	run(api);
+}
+
+bool api_is_up(const struct node *n)
+{
+	return !n->api || n->api->db.state == DB_UP;
+}
+
+void api_reset(struct node *n)
+{
+	if (n->api)
+		db_reset(&n->api->db);
 }
 
 void api_flush(struct node *n)
@@ -840,6 +1052,9 @@ void api_close(struct node *n)
 	run(api);
 	loop_set(&n->loop, &api->fd, 0);
 	twheel_cancel(n->loop.wheel, &api->timer);
+	twheel_cancel(n->loop.wheel, &api->look_timer);
+	twheel_cancel(n->loop.wheel, &api->large_timer);
 	MHD_stop_daemon(api->daemon);
 	api->daemon = NULL;
+	db_close(&api->db);
 }

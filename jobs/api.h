@@ -11,6 +11,7 @@
 
 struct MHD_Connection;
 struct request;
+struct visitor;
 
 /**
  * struct submission - jobs to be inserted in one transaction; submit.c
@@ -90,6 +91,12 @@ struct route {
  * @body:      as far as it has come
  * @held:      bytes of it that count in those of all requests
  * @discarded: bytes of it that were thrown away, as the request is refused
+ * @visitor:   the connection, as long as @conn is there
+ * @large:     on the list of those with a large body to be read
+ * @rows:      that count in those of all lists that are asked for
+ * @sent:      bytes that count in those of all answers
+ * @answered_ns: when the answer began to be sent; 0 before
+ * @closes:    the connection ends with the answer
  * @began_ns:  when its headers had come
  * @bad:       why it is refused, if its status is set
  * @pending:   a statement is under way for it; holds it in memory
@@ -126,11 +133,13 @@ struct request {
 	struct arg args[MAX_ARGS];
 	unsigned int nr_args;
 	struct buf body;
-	size_t held, discarded;
-	uint64_t began_ns;
+	size_t held, discarded, rows, sent;
+	uint64_t began_ns, answered_ns;
+	struct visitor *visitor;
+	struct list large;
 	struct bad bad;
 
-	bool pending, suspended, answered, writes;
+	bool pending, suspended, answered, writes, closes;
 	void (*got)(struct request *r, const PGresult *result);
 	int status;
 	struct buf out;

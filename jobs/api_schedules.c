@@ -2,7 +2,7 @@
 /*
  * Requests that are about schedules. The database keeps what a schedule says, and its triggers see
  * to what is planned already; whether an expression and a zone are any, and what times they have,
- * is seen here. All wait on one connection, so that none waits long for a lock.
+ * is seen here.
  */
 #include <microhttpd.h>
 #include <stdio.h>
@@ -15,8 +15,6 @@
 #define MAX_LIMIT	1000
 #define UPCOMING	5
 #define MAX_TRIES	5
-
-#define WAIT	"with w as materialized (select set_config('lock_timeout', '200ms', true)) "
 
 #define AS_JSON \
 	"json_strip_nulls(json_build_object('schedule', schedule, 'service', service, " \
@@ -161,11 +159,11 @@ static void get_schedule(struct request *r)
 
 static const struct db_stmt put = {
 	"api_put_schedule",
-	WAIT "insert into twheel.schedule as s (schedule, service, cron, tz, every_ms, count, "
+	"insert into twheel.schedule as s (schedule, service, cron, tz, every_ms, count, "
 	"start_at, end_at, misfire, misfire_ms, overlap, broadcast, slack_ms, payload, paused) "
 	"select $1, v.id, $3, $4, $5, $6, $7, $8, coalesce($9, 'smart'), coalesce($10, 60000), "
 	"coalesce($11, 'allow'), coalesce($12, false), coalesce($13, 0), coalesce($14, ''), "
-	"coalesce($15, false) from w, twheel.service v where v.service = $2 "
+	"coalesce($15, false) from twheel.service v where v.service = $2 "
 	"on conflict (schedule) do update set service = excluded.service, cron = excluded.cron, "
 	"tz = excluded.tz, every_ms = excluded.every_ms, count = excluded.count, "
 	"start_at = excluded.start_at, end_at = excluded.end_at, misfire = excluded.misfire, "
@@ -179,13 +177,13 @@ static const struct db_stmt put = {
 /* Of the version that was looked at: with another one times are looked at again. */
 static const struct db_stmt patch = {
 	"api_patch_schedule",
-	WAIT "update twheel.schedule s "
+	"update twheel.schedule s "
 	"set service = coalesce((select v.id from twheel.service v where v.service = $2), service), "
 	"cron = $3, tz = $4, every_ms = $5, count = $6, start_at = $7, end_at = $8, "
 	"misfire = coalesce($9, misfire), misfire_ms = coalesce($10, misfire_ms), "
 	"overlap = coalesce($11, overlap), broadcast = coalesce($12, broadcast), "
 	"slack_ms = coalesce($13, slack_ms), payload = coalesce($14, payload), "
-	"paused = coalesce($15, paused) from w where schedule = $1 and version = $16 "
+	"paused = coalesce($15, paused) where schedule = $1 and version = $16 "
 	"and ($2 is null or exists (select from twheel.service v where v.service = $2)) "
 	"returning false",
 	{ PG_TEXT, PG_TEXT, PG_TEXT, PG_TEXT, PG_INT8, PG_INT8, PG_TIMESTAMPTZ, PG_TIMESTAMPTZ,
@@ -431,7 +429,7 @@ static void ask_by_name(struct request *r, const struct db_stmt *stmt,
 }
 
 static const struct db_stmt unschedule = {
-	"api_unschedule", WAIT "select twheel.unschedule($1) from w", { PG_TEXT },
+	"api_unschedule", "select twheel.unschedule($1)", { PG_TEXT },
 };
 
 static void got_deleted(struct request *r, const PGresult *result)
@@ -448,7 +446,7 @@ static void delete_schedule(struct request *r)
 }
 
 static const struct db_stmt run = {
-	"api_run_schedule", WAIT "select twheel.run_schedule($1) from w", { PG_TEXT },
+	"api_run_schedule", "select twheel.run_schedule($1)", { PG_TEXT },
 };
 
 static void got_run(struct request *r, const PGresult *result)

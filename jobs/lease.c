@@ -226,6 +226,7 @@ static void reset_others(struct node *n)
 	db_reset(&n->plan.db);
 	db_reset(&n->finish.db);
 	db_reset(&n->services.db);
+	api_reset(n);
 	submit_reset(n);
 }
 

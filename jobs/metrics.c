@@ -171,7 +171,7 @@ static const char *not_ready(const struct node *n)
 {
 	if (n->draining)
 		return "the node is about to end";
-	if (n->services.db.state != DB_UP || !submit_is_up(n))
+	if (n->services.db.state != DB_UP || !submit_is_up(n) || !api_is_up(n))
 		return "the database is not there";
 	if (!n->lease.joined)
 		return "the node has not joined";

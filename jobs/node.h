@@ -646,6 +646,8 @@ void api_open(struct node *n);		/* ends the process if it cannot listen */
 void api_drain(struct node *n);		/* no new requests */
 void api_flush(struct node *n);		/* sends answers; called before the loop waits */
 bool api_is_idle(const struct node *n);	/* nobody waits for an answer */
+bool api_is_up(const struct node *n);	/* there is a connection for it, if it is to be */
+void api_reset(struct node *n);		/* that is made anew */
 void api_close(struct node *n);
 void submit_open(struct node *n);
 void submit_close(struct node *n);

@@ -44,9 +44,13 @@ static const struct db_stmt bury = { .name = "bury", .sql = "select twheel.bury(
 /* Some pages of it at a time, as no index is worth what it costs each key. */
 static const struct db_stmt forget = {
 	.name = "forget",
-	.sql = "with d as (delete from twheel.seen s where s.ctid >= format('(%s,0)', $1)::tid "
+	.sql = "with p as materialized (select s.ctid as row from twheel.seen s "
+	       "where s.ctid >= format('(%s,0)', $1)::tid "
 	       "and s.ctid < format('(%s,0)', $1 + $2)::tid and s.until < clock_timestamp() "
-	       "and not exists (select from twheel.job j where j.id = s.job) returning 1) "
+	       "and not exists (select from twheel.job j where j.id = s.job) "
+	       "for update skip locked), d as (delete from twheel.seen s "
+	       "where s.ctid = any(array(select row from p)) and s.until < clock_timestamp() "
+	       "returning 1) "
 	       "select $1 + $2 < pg_relation_size('twheel.seen') / "
 	       "current_setting('block_size')::int8, (select count(*) from d)",
 	.types = { PG_INT8, PG_INT8 },
@@ -420,7 +424,7 @@ void services_open(struct node *n)
 		.conninfo = n->config->database,
 		.node = n->lease.text,
 		.identity = &n->lease.identity,
-		.options = "-c enable_seqscan=off",
+		.options = "-c lock_timeout=200ms -c enable_seqscan=off",
 		.up = services_up,
 		.arg = n,
 	};

@@ -952,7 +952,10 @@ language plpgsql set enable_seqscan = off as $$
 declare
 	nr integer;
 begin
-	delete from twheel.agent a where a.seen < clock_timestamp() - interval '1 hour';
+	delete from twheel.agent a where (a.service, a.agent) in (
+		select o.service, o.agent from twheel.agent o
+		where o.seen < clock_timestamp() - interval '1 hour' for update skip locked
+	) and a.seen < clock_timestamp() - interval '1 hour';
 	with p as materialized (
 		select q.seq from twheel.queue q
 		where q.agent <> '' and (q.began is null or q.visible <= clock_timestamp())

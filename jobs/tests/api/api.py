@@ -465,6 +465,7 @@ def test_wrong_jobs(node):
         ('{"service":"q","payload":%s}' % ("[" * 5000 + "]" * 5000), 400, "too_deep", None),
         ('{"service":"q","payload":%s}' % ('{"a":' * 5000 + "1" + "}" * 5000), 400, "too_deep", None),
         ('{"service":"q","payload":[%s{}]}' % ("{}," * 1200000), 413, "too_complex", None),
+        ('{"service":"q","payload":[%s1]}' % ("1," * 400000), 413, "too_complex", None),
         (job(payload_text="\ud800x".encode("utf-16", "surrogatepass").hex(), payload=1), 400,
          "conflicting_fields", "payload_text"),
         (job(payload=1, payload_base64=""), 400, "conflicting_fields", "payload_base64"),
@@ -1132,6 +1133,12 @@ def test_http(node):
        "who waits to be told to continue is told", (first, second))
     got = node.raw(post + b"Expect: 100-continue\r\nContent-Length: 99999999\r\n\r\n", end=False)
     ok(got.startswith(b"HTTP/1.1 413"), "who waits with too large a body is told at once", got[:100])
+    for twice in b"Content-Length: 5\r\nContent-Length: 6\r\n", \
+                 b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n":
+        got = node.raw(post + twice + b"\r\n5\r\n{}   \r\n0\r\n\r\n" + one, end=False)
+        ok(got.startswith(b"HTTP/1.1 400") and b"ambiguous_length" in got and got.count(b"HTTP/") == 1,
+           "a length that is said twice ends the connection", got[:200])
+        seen.append(("POST", "/v1/jobs", 400, "ambiguous_length"))
     got = node.raw(post + b"Content-Length: 99999999999999999999\r\n\r\n", end=False)
     ok(re.match(rb"HTTP/1.1 4\d\d", got), "a length that is no number is refused", got[:100])
     got = node.raw(post + b"X: " + b"y" * 100000 + b"\r\n\r\n", end=False)
@@ -1342,6 +1349,71 @@ def test_locked(node):
     ok(status == 200 and value["id"] == id_, "then the key stands for the application's job", value)
 
 
+def test_locked_job(node):
+    """A minute would not do, if each waited as long as a statement may."""
+    id_ = node.ask("POST", "/v1/jobs", job())[1]["id"]
+    with Held("select 1 from twheel.job where id = %d for update" % id_):
+        began = time.monotonic()
+        ok(all(error_is(node.ask("DELETE", "/v1/jobs/%d" % id_), 503, "busy") for _ in range(12)) and
+           time.monotonic() < began + 60, "who cancels a job that is locked is told soon")
+        ok(node.ask("GET", "/v1/services")[0] == 200, "others are answered meanwhile")
+    ok(node.ask("DELETE", "/v1/jobs/%d" % id_)[0] == 200, "what nobody has locked can be cancelled")
+
+
+def test_untaken(node):
+    """4 MB each, of which sockets take some."""
+    sql("insert into twheel.job (due, at, service, shard, key, order_key, tag) select 'infinity', "
+        "'2100-01-01', id, 1, repeat('k', 490) || i, repeat('\U0001f600', 500), "
+        "repeat('\U0001f600', 500) from twheel.service, generate_series(1, 1000) i "
+        "where service = 'q'")
+    clients = []
+    for _ in range(60):
+        s = socket.create_connection(("127.0.0.1", node.port), 60)
+        s.sendall(b"GET /v1/jobs?limit=1000 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        clients.append(s)
+    status = [s.recv(12)[-3:] for s in clients]
+    ok(40 > status.count(b"200") > 5 and status.count(b"429") == 60 - status.count(b"200"),
+       "answers that nobody takes are bounded", (status.count(b"200"), set(status)))
+    ok(node.ask("GET", "/v1/services/q")[0] == 200, "what is small is answered meanwhile")
+    for s in clients:
+        s.close()
+    ok(until(lambda: node.ask("GET", "/v1/jobs?limit=1000")[0] == 200),
+       "when the clients are gone there is room again")
+    sql("delete from twheel.job where due = 'infinity'")
+
+
+def test_slow_headers(node):
+    """More than there may be connections, each of which sends a byte now and then."""
+    clients = [socket.create_connection(("127.0.0.1", node.port), 60) for _ in range(1000)]
+    stop = threading.Event()
+
+    def send():
+        for s in clients:
+            try:
+                s.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
+            except OSError:
+                pass
+        while not stop.wait(0.5):
+            for s in clients:
+                try:
+                    s.send(b"x")
+                except OSError:
+                    pass
+    thread = threading.Thread(target=send)
+    thread.start()
+
+    def is_served():
+        try:
+            return node.ask("GET", "/healthz", timeout=20)[0] == 200
+        except OSError:
+            return False
+    ok(until(is_served, 90), "slow headers do not keep others out")
+    stop.set()
+    thread.join()
+    for s in clients:
+        s.close()
+
+
 def test_openapi(node):
     with open("openapi.json", encoding="utf-8") as f:
         doc = json.load(f)
@@ -1403,7 +1475,8 @@ def main():
     sql("delete from twheel.job")
     tests = [test_submit, test_payloads, test_wrong_jobs, test_many, test_jobs, test_lists,
              test_deletion, test_pause, test_schedules, test_patched_schedules,
-             test_wrong_schedules, test_http, test_browsers, test_locked]
+             test_wrong_schedules, test_http, test_browsers, test_locked, test_locked_job,
+             test_untaken, test_slow_headers]
     sql("delete from twheel.service where service = 'p'")
     test_services(node)
     sql("insert into twheel.service (service, kind, paused) values ('p', 'queue', true)")

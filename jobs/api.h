@@ -21,7 +21,8 @@ struct visitor;
  * @done:  called once, never from within submit_jobs(). @answer is NULL if all are committed
  * @bytes: submit.c's: of payloads
  * @keyed: submit.c's: there is a key among them
- * @alone: submit.c's: not with others in a statement
+ * @hash:  submit.c's: of what it may have to wait for
+ * @held_ns: submit.c's: since when it waits for a lock that somebody holds, or 0
  * @tries: submit.c's: how many statements that it was in have failed
  */
 struct submission {
@@ -34,7 +35,8 @@ struct submission {
 	} *out;
 	void (*done)(struct submission *s, const struct db_answer *answer);
 	size_t bytes;
-	bool keyed, alone;
+	uint64_t hash, held_ns;
+	bool keyed;
 	unsigned int tries;
 };
 

@@ -6,6 +6,11 @@
  * There are two lanes, each with a connection of its own: a key may have to wait for another
  * transaction that has it, and who has none shall not wait with it. All jobs of a request go
  * one way, in one statement, so that they are committed together.
+ *
+ * Which of many has to wait for a lock is not known before each is tried by itself, and to wait
+ * takes the time of all of the lane: these tries take turns with what comes meanwhile. Who had to
+ * wait by itself too is held back: one of those is tried now and then, for as long as it is worth
+ * it. What it waits for is remembered, as its client will ask again.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +24,14 @@
 #define QUEUE_JOBS	100000
 #define QUEUE_BYTES	(64u << 20)
 #define TRIES		5
+#define LOCK_TIMEOUT	"50"		/* ms */
+#define LOCK_TIMEOUT_ONE	"10"	/* of one that is tried by itself, as it may have to wait */
+#define REST_NS		(100 * TWHEEL_MSEC)	/* others have most of the time */
+#define HELD_NS		TWHEEL_SEC		/* then who waits for a lock is told */
+#define NR_MET		1024
+#define MET_NS		(60 * TWHEEL_SEC)
 #define NO_DATA_FOUND	"P0002"	/* a service that is gone */
+#define LOCK_NOT_AVAILABLE	"55P03"
 #define ANNOUNCE	8		/* jobs that are told one by one */
 #define ANNOUNCE_US	INT64_C(70000000)	/* what is due later is found in time */
 
@@ -35,25 +47,36 @@ struct element {
  * @node:    whose it is
  * @db:      the connection
  * @timer:   when the next statement is sent
+ * @rest_timer: of @rests
  * @queue:   submissions
+ * @apart:   those of a statement that failed: each is tried by itself
+ * @held:    those that waited for a lock by themselves, or that will, as others did
  * @sent:    those that are in the statement that is under way
  * @element: of that statement
  * @nr_elements: how many
  * @waits:   the timer is armed
  * @retry:   the statement failed in a way that passes: not before the timer
+ * @rests:   a statement waited for a lock in vain: none of the held is tried
+ * @was_one: the statement before was, or that which is under way is, of one of @apart or @held
  */
 struct lane {
 	struct node *node;
 	struct db db;
-	struct twheel_timer timer;
-	struct list queue, sent;
+	struct twheel_timer timer, rest_timer;
+	struct list queue, apart, held, sent;
 	struct element *element;
 	uint32_t nr_elements;
-	bool waits, retry;
+	bool waits, retry, rests, was_one;
+};
+
+/* struct met: what a submission waited for, by its hash */
+struct met {
+	uint64_t hash, until_ns;
 };
 
 struct submit {
 	struct lane plain, keyed;
+	struct met met[NR_MET];
 	uint32_t nr_jobs;
 	size_t bytes;
 };
@@ -213,14 +236,119 @@ static void on_timer(struct twheel *w, struct twheel_timer *t, uint64_t missed)
 	lane_send(lane);
 }
 
+/* -------------------------------------------------------------------------- locks */
+
+static uint64_t hash_bytes(uint64_t hash, const void *data, size_t len)
+{
+	const unsigned char *byte = data;
+
+	while (len--)
+		hash = (hash ^ *byte++) * UINT64_C(0x100000001b3);	/* FNV-1a */
+	return hash;
+}
+
+/*
+ * What it may wait for: its first key, as who asks again has the same ones in the same order, or
+ * its service. If another one has that by chance it is only tried by itself.
+ */
+static uint64_t hash_of(const struct submission *s)
+{
+	const struct new_job *job = s->jobs->job;
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+	for (uint32_t i = 0; i < s->jobs->nr; i++) {
+		if (s->jobs->job[i].key) {
+			job = &s->jobs->job[i];
+			break;
+		}
+	}
+	hash = hash_bytes(hash, &job->service_id, sizeof(job->service_id));
+	return job->key ? hash_bytes(hash, job->key, strlen(job->key)) : hash;
+}
+
+static struct met *met_of(const struct lane *lane, uint64_t hash)
+{
+	return &lane->node->submit->met[hash % NR_MET];
+}
+
+static bool is_met(const struct lane *lane, uint64_t hash)
+{
+	const struct met *met = met_of(lane, hash);
+
+	return met->hash == hash && boottime_ns() < met->until_ns;
+}
+
+/* It waited in vain, by itself: others go first. */
+static void hold(struct lane *lane, struct submission *s, const struct db_answer *answer)
+{
+	uint64_t now = boottime_ns();
+
+	*met_of(lane, s->hash) = (struct met){ s->hash, now + MET_NS };
+	if (!s->held_ns)
+		s->held_ns = now;
+	if (now >= s->held_ns + HELD_NS) {
+		end(lane, s, answer);
+		return;
+	}
+	list_del(&s->link);
+	list_add_tail(&lane->held, &s->link);
+}
+
+/* The sent one waits no longer, and those who wait for the same need not be tried one by one. */
+static void let_go(struct lane *lane)
+{
+	uint64_t hash = TWHEEL_CONTAINER(lane->sent.next, struct submission, link)->hash;
+	struct list *next;
+
+	if (!is_met(lane, hash))
+		return;
+	met_of(lane, hash)->until_ns = 0;
+	for (struct list *l = lane->held.next; l != &lane->held; l = next) {
+		next = l->next;
+		if (TWHEEL_CONTAINER(l, struct submission, link)->hash != hash)
+			continue;
+		list_del(l);
+		list_add_tail(&lane->queue, l);
+	}
+}
+
+/* Those that wait for too long are told, though with many of them not each was tried. */
+static void on_rest(struct twheel *w, struct twheel_timer *t, uint64_t missed)
+{
+	const struct db_answer locked = { .status = DB_FAILED, .sqlstate = LOCK_NOT_AVAILABLE,
+					  .message = "another transaction has the key" };
+	struct lane *lane = TWHEEL_CONTAINER(t, struct lane, rest_timer);
+	uint64_t now = boottime_ns();
+	struct list *next;
+
+	(void)w;
+	(void)missed;
+	lane->rests = false;
+	for (struct list *l = lane->held.next; l != &lane->held; l = next) {
+		struct submission *s = TWHEEL_CONTAINER(l, struct submission, link);
+
+		next = l->next;
+		if (now >= s->held_ns + HELD_NS)
+			end(lane, s, &locked);
+	}
+	lane_send(lane);
+}
+
+static void rest(struct lane *lane)
+{
+	if (!lane->rests)
+		loop_arm(&lane->node->loop, &lane->rest_timer, REST_NS, on_rest);
+	lane->rests = true;
+}
+
 /*
  * Those of a statement that failed are tried again, each by itself: of many one only may have
  * to wait for a lock, or be such that the database refuses it.
  */
 static void again(struct lane *lane, const struct db_answer *answer)
 {
-	struct list *first = lane->queue.next;
 	bool passing = is_passing(answer->sqlstate), many;
+	bool locked = !strcmp(answer->sqlstate, LOCK_NOT_AVAILABLE);
 
 	many = lane->sent.next != lane->sent.prev;
 	if (!passing && strcmp(answer->sqlstate, NO_DATA_FOUND))
@@ -229,15 +357,20 @@ static void again(struct lane *lane, const struct db_answer *answer)
 	while (!list_is_empty(&lane->sent)) {
 		struct submission *s = TWHEEL_CONTAINER(lane->sent.next, struct submission, link);
 
+		if (locked && !many) {
+			hold(lane, s, answer);
+			continue;
+		}
 		if (++s->tries >= TRIES || (!passing && !many)) {
 			end(lane, s, answer);
 			continue;
 		}
-		s->alone = true;
 		list_del(&s->link);
-		list_add_tail(first, &s->link);		/* before what came later */
+		list_add_tail(&lane->apart, &s->link);
 	}
-	if (!passing || lane->retry)
+	if (locked)
+		rest(lane);
+	if (locked || !passing || lane->retry)
 		return;
 	lane->retry = true;
 	lane->waits = true;
@@ -273,6 +406,8 @@ static void finish(struct lane *lane)
 {
 	free(lane->element);
 	lane->element = NULL;
+	if (lane->was_one)
+		let_go(lane);
 	end_done(lane);
 	lane_send(lane);
 }
@@ -328,6 +463,16 @@ static void look_up(struct lane *lane)
 static const struct db_stmt insert = {
 	"submit_insert",
 	"select n, job, shard, due from twheel.insert_jobs($1, $2, $3, $4, $5, $6, $7, $8)",
+	{ PG_INT2_A, PG_INT4_A, PG_TIMESTAMPTZ_A, PG_TEXT_A, PG_TEXT_A, PG_TEXT_A, PG_INT4_A,
+	  PG_BYTEA_A },
+};
+
+/* The time is set before, as the function depends on it, and for this transaction alone. */
+static const struct db_stmt insert_one = {
+	"submit_insert_one",
+	"select n, job, shard, due "
+	"from set_config('lock_timeout', '" LOCK_TIMEOUT_ONE "', true) t(ms), lateral "
+	"twheel.insert_jobs(case when t.ms is not null then $1 end, $2, $3, $4, $5, $6, $7, $8)",
 	{ PG_INT2_A, PG_INT4_A, PG_TIMESTAMPTZ_A, PG_TEXT_A, PG_TEXT_A, PG_TEXT_A, PG_INT4_A,
 	  PG_BYTEA_A },
 };
@@ -405,7 +550,7 @@ static void insert_elements(struct lane *lane)
 	db_add_array(&p, &tags, PG_TEXT);
 	db_add_array(&p, &slacks, PG_INT4);
 	db_add_array(&p, &payloads, PG_BYTEA);
-	db_query(&lane->db, &insert, &p, on_insert, lane);
+	db_query(&lane->db, lane->was_one ? &insert_one : &insert, &p, on_insert, lane);
 }
 
 static void add_elements(struct lane *lane, struct submission *s)
@@ -418,24 +563,40 @@ static void add_elements(struct lane *lane, struct submission *s)
 	}
 }
 
+/* Whose turn it is. NULL: nobody waits, or not for the connection. */
+static struct list *next_list(struct lane *lane)
+{
+	struct list *one = NULL;
+
+	if (!list_is_empty(&lane->apart))
+		one = &lane->apart;
+	else if (!list_is_empty(&lane->held) && !lane->rests)
+		one = &lane->held;
+	if (list_is_empty(&lane->queue) || (one && !lane->was_one))
+		return one;
+	return &lane->queue;
+}
+
 /* Moves what goes into the next statement to the sent, and says how many jobs that are. */
 static uint32_t choose(struct lane *lane)
 {
+	struct list *from = next_list(lane);
 	uint32_t nr = 0;
 	size_t bytes = 0;
 
-	while (!list_is_empty(&lane->queue)) {
-		struct submission *s = TWHEEL_CONTAINER(lane->queue.next, struct submission, link);
+	if (!from)
+		return 0;
+	lane->was_one = from != &lane->queue;
+	while (!list_is_empty(from)) {
+		struct submission *s = TWHEEL_CONTAINER(from->next, struct submission, link);
 
-		if (nr && (s->alone || nr + s->jobs->nr > BATCH_JOBS ||
+		if (nr && (lane->was_one || nr + s->jobs->nr > BATCH_JOBS ||
 			   bytes + s->bytes > BATCH_BYTES))
 			break;
 		list_del(&s->link);
 		list_add_tail(&lane->sent, &s->link);
 		nr += s->jobs->nr;
 		bytes += s->bytes;
-		if (s->alone)
-			break;
 	}
 	return nr;
 }
@@ -445,12 +606,14 @@ static void lane_send(struct lane *lane)
 {
 	uint32_t nr;
 
-	if (list_is_empty(&lane->queue) || !list_is_empty(&lane->sent) || lane->retry)
+	if (!list_is_empty(&lane->sent) || lane->retry)
+		return;
+	nr = choose(lane);
+	if (!nr)
 		return;
 	if (lane->waits)
 		twheel_cancel(lane->node->loop.wheel, &lane->timer);
 	lane->waits = false;
-	nr = choose(lane);
 	lane->element = xmalloc(nr * sizeof(*lane->element));
 	lane->nr_elements = 0;
 	for (struct list *l = lane->sent.next; l != &lane->sent; l = l->next)
@@ -479,8 +642,10 @@ bool submit_jobs(struct node *n, struct submission *s)
 	submit->nr_jobs += s->jobs->nr;
 	submit->bytes += s->bytes;
 	s->out = xcalloc(s->jobs->nr, sizeof(*s->out));
+	s->hash = hash_of(s);
 	lane = s->keyed ? &submit->keyed : &submit->plain;
-	list_add_tail(&lane->queue, &s->link);
+	s->held_ns = is_met(lane, s->hash) ? boottime_ns() : 0;
+	list_add_tail(s->held_ns ? &lane->held : &lane->queue, &s->link);
 	if (lane->waits || !list_is_empty(&lane->sent))
 		return true;
 	lane->waits = true;
@@ -510,6 +675,8 @@ static void lane_open(struct node *n, struct lane *lane, const char *what)
 {
 	lane->node = n;
 	list_init(&lane->queue);
+	list_init(&lane->apart);
+	list_init(&lane->held);
 	list_init(&lane->sent);
 	lane->db.what = what;
 	lane->db.loop = &n->loop;
@@ -517,7 +684,7 @@ static void lane_open(struct node *n, struct lane *lane, const char *what)
 	lane->db.node = n->lease.text;
 	lane->db.identity = &n->lease.identity;
 	/* An application that keeps a key for long must not stop the other keys. */
-	lane->db.options = "-c lock_timeout=200";
+	lane->db.options = "-c lock_timeout=" LOCK_TIMEOUT;
 	db_open(&lane->db);
 }
 
@@ -542,6 +709,7 @@ void submit_close(struct node *n)
 	for (int i = 0; i < 2; i++) {
 		db_close(&lanes[i]->db);
 		twheel_cancel(n->loop.wheel, &lanes[i]->timer);
+		twheel_cancel(n->loop.wheel, &lanes[i]->rest_timer);
 		free(lanes[i]->element);
 	}
 	free(n->submit);

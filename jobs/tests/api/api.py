@@ -1414,6 +1414,96 @@ def test_slow_headers(node):
         s.close()
 
 
+class Repeaters:
+    """Clients that submit the same again at once, each with a key of its own."""
+    def __init__(self, node, keys):
+        self.node, self.answers, self.stopped = node, {key: [] for key in keys}, False
+        self.threads = [threading.Thread(target=self.run, args=(key,)) for key in keys]
+        for t in self.threads:
+            t.start()
+
+    def run(self, key):
+        while not self.stopped:
+            self.answers[key].append(self.node.ask("POST", "/v1/jobs", job(key=key)))
+
+    def all_have(self, good):
+        return until(lambda: all(a and good(a[-1]) for a in self.answers.values()), 120)
+
+    def stop(self):
+        self.stopped = True
+        for t in self.threads:
+            t.join()
+
+
+def test_held_keys(node):
+    """Twenty others take a second or two, but minutes if each waits for all that wait for a key."""
+    keys = ["mine%d" % i for i in range(12)]
+    values = ", ".join("('%s')" % key for key in keys)
+    held = Held("select string_agg(twheel.submit('q', '%s', key => k)::text, ' ') from (values %s) v(k)"
+                % (FAR, values))
+    ids = dict(zip(keys, map(int, held.answer.split())))
+    clients = Repeaters(node, keys)
+    ok(clients.all_have(lambda a: error_is(a, 503, "busy")),
+       "of many whose keys are held each is told so", clients.answers)
+    end, served, bad = time.monotonic() + 60, 0, []
+    while served < 20 and time.monotonic() < end and not bad:
+        answer = node.ask("POST", "/v1/jobs", job(key="theirs%d" % served))
+        bad = [] if answer[0] == 201 else [answer]
+        served += not bad
+    ok(served == 20, "who has another key does not wait for all of them", (served, bad))
+    held.end("commit")
+    ok(clients.all_have(lambda a: a[0] == 200), "then each key is had", clients.answers)
+    clients.stop()
+    ok(all(a[-1][1]["id"] == ids[key] for key, a in clients.answers.items()),
+       "each stands for the application's job")
+
+    held = Held("select twheel.submit('q', '%s', key => 'back')" % FAR)
+    clients = Repeaters(node, ["back"])
+    clients.all_have(lambda a: error_is(a, 503, "busy"))
+    held.end("rollback")
+    ok(clients.all_have(lambda a: a[0] == 200), "a key that is given back is had by who waits for it")
+    clients.stop()
+    made = {a[1]["id"] for a in clients.answers["back"] if a[0] in (200, 201)}
+    ok([a[0] for a in clients.answers["back"]].count(201) == 1 and len(made) == 1 and
+       sql("select count(*) from twheel.job where key = 'back'") == "1", "by one job", made)
+
+    held = Held("select twheel.submit('q', '%s', key => 'cut')" % FAR)
+    clients = Repeaters(node, ["cut"])
+    clients.all_have(lambda a: error_is(a, 503, "busy"))
+    ended = sql("select count(pg_terminate_backend(pid)) from pg_stat_activity "
+                "where application_name like 'twheeld % submit-keyed'")
+    held.end("rollback")
+    ok(int(ended) > 0 and clients.all_have(lambda a: a[0] == 200) and
+       sql("select count(*) from twheel.job where key = 'cut'") == "1",
+       "one job is made though the connection ends while its key is held", clients.answers)
+    clients.stop()
+
+
+def test_drain_with_held_keys():
+    node = Node()
+    with Held("select count(twheel.submit('q', '%s', key => 'kept' || i)) "
+              "from generate_series(1, 4) i" % FAR):
+        got = []
+
+        def client(key):
+            try:
+                got.append(node.ask("POST", "/v1/jobs", job(key=key)))
+            except OSError:     # it came too late
+                pass
+        threads = [threading.Thread(target=client, args=("kept%d" % i,)) for i in range(1, 5)]
+        for t in threads:
+            t.start()
+        waits = ("select count(*) from pg_stat_activity where wait_event_type = 'Lock' and "
+                 "application_name like 'twheeld % submit-keyed'")
+        until(lambda: got or sql(waits) != "0")
+        status = node.stop()
+        for t in threads:
+            t.join()
+    ok(status == 0, "a node whose clients wait for keys ends well", node.log[-20:])
+    ok(got and all(a[0] == 503 for a in got), "each of them was told", got)
+    ok(sql("select count(*) from twheel.job where key like 'kept%'") == "0", "nothing is made of it")
+
+
 def test_openapi(node):
     with open("openapi.json", encoding="utf-8") as f:
         doc = json.load(f)
@@ -1476,7 +1566,7 @@ def main():
     tests = [test_submit, test_payloads, test_wrong_jobs, test_many, test_jobs, test_lists,
              test_deletion, test_pause, test_schedules, test_patched_schedules,
              test_wrong_schedules, test_http, test_browsers, test_locked, test_locked_job,
-             test_untaken, test_slow_headers]
+             test_untaken, test_slow_headers, test_held_keys]
     sql("delete from twheel.service where service = 'p'")
     test_services(node)
     sql("insert into twheel.service (service, kind, paused) values ('p', 'queue', true)")
@@ -1486,6 +1576,7 @@ def main():
     test_tokens()
     test_reports()
     test_bounds()
+    test_drain_with_held_keys()
     test_down(node)
     test_openapi(node)
     test_drain(node)

@@ -256,7 +256,10 @@ static bool check(const struct schedule_spec *spec, int64_t now_us)
 	return false;
 }
 
-/* That somebody has paused one is not undone by a file that does not speak of it. */
+/*
+ * That somebody has paused one is not undone by a file that does not speak of it: here it is taken
+ * for the same, and send_schedule() leaves it to the database, where it may change until then.
+ */
 static void check_all(struct set *file, const struct set *now, int64_t now_us)
 {
 	bool good = true;

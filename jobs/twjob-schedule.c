@@ -74,7 +74,8 @@ PGresult *send_schedule(PGconn *db, const struct schedule_spec *spec)
 		stamp(end, spec->end_us, is_given(spec, SCHEDULE_END)), spec->misfire,
 		number(misfire_ms, spec->misfire_ms, spec->misfire_ms), spec->overlap,
 		spec->broadcast ? "t" : "f", number(slack_ms, spec->slack_ms, true),
-		spec->payload.data ? spec->payload.data : "", spec->paused ? "t" : "f",
+		spec->payload.data ? spec->payload.data : "",
+		!is_given(spec, SCHEDULE_PAUSED) ? NULL : spec->paused ? "t" : "f",
 	};
 	int lengths[15] = { [13] = (int)spec->payload.len };
 	int formats[15] = { [13] = 1 };
@@ -110,6 +111,7 @@ static void set_spec(struct schedule_spec *spec, const struct options *opt, char
 		.every_ms = said->every_us / 1000, .count = said->count,
 		.misfire_ms = said->grace_us / 1000, .slack_ms = opt->slack_us / 1000,
 		.broadcast = said->broadcast, .paused = said->paused,
+		.given = 1U << SCHEDULE_PAUSED,
 	};
 	if (said->start) {
 		spec->given |= 1U << SCHEDULE_START;

@@ -10,7 +10,10 @@
 /* us since 2000, of the database's clock */
 int64_t clock_of_db(PGconn *db);
 
-/* Makes or replaces it. A row with whether it is new, or PQresultStatus() tells that it failed. */
+/*
+ * Makes or replaces it; if it does not say whether it is paused that stays as it is. A row with
+ * whether it is new, or PQresultStatus() tells that it failed.
+ */
 PGresult *send_schedule(PGconn *db, const struct schedule_spec *spec);
 
 /* Appends {"schedules": [...]}, of that service or of all, as parse_schedules() reads it. */

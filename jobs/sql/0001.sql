@@ -1197,7 +1197,8 @@ create trigger schedule_gone before delete on twheel.schedule
 	for each row execute function twheel.end_schedule();
 
 -- Makes or replaces a schedule. True if there was none of that name. If it is the same as
--- before, nothing changes.
+-- before, nothing changes. With "paused" null it stays paused or active as it is, even if
+-- somebody else is about to change that.
 create function twheel.schedule(schedule text, service text, cron text default null,
 	every interval default null, tz text default null, count bigint default null,
 	start_at timestamptz default null, end_at timestamptz default null,
@@ -1227,7 +1228,7 @@ begin
 		end_at = excluded.end_at, misfire = excluded.misfire,
 		misfire_ms = excluded.misfire_ms, overlap = excluded.overlap,
 		broadcast = excluded.broadcast, slack_ms = excluded.slack_ms,
-		payload = excluded.payload, paused = excluded.paused
+		payload = excluded.payload, paused = coalesce(paused, s.paused)
 	returning s.xmax = 0 into is_new;
 	return is_new;
 end $$;

@@ -169,6 +169,17 @@ def _(s):
     equal(s.app.value("select twheel.pause_schedule('none')"), "f")
 
 
+@test("a schedule stays paused or active if it is replaced with null, and is active if it is not")
+def _(s):
+    put(s, ", paused => null")
+    equal(of(s, "paused"), ("f",))
+    s.app.rows("select twheel.pause_schedule('s')")
+    put(s, ", paused => null, payload => 'x'")
+    equal(of(s, "paused"), ("t",))
+    put(s, ", payload => 'x'")
+    equal(of(s, "paused"), ("f",))
+
+
 @test("who deletes a schedule takes back what is planned, and what has begun goes on")
 def _(s):
     put(s)

@@ -208,10 +208,9 @@ static void print_change(const struct schedule_spec *old, const struct schedule_
 	buf_free(&b);
 }
 
-static void print_one(const char *what, const struct schedule_spec *old,
+static void print_one(const char *what, const char *name, const struct schedule_spec *old,
 		      const struct schedule_spec *new, bool json)
 {
-	const char *name = new ? new->name : old->name;
 	bool first = true;
 
 	if (json)
@@ -288,36 +287,55 @@ static void put(PGconn *db, const struct schedule_spec *spec)
 	PQclear(r);
 }
 
-/* Writes if @db is not NULL, else tells. */
+/* One that the file has. */
+static void go_to(PGconn *db, const struct options *opt, const struct schedule_spec *spec,
+		  const struct schedule_spec *old, struct counts *c)
+{
+	if (old && is_same(old, spec)) {
+		c->left++;
+		return;
+	}
+	*(old ? &c->changed : &c->created) += 1;
+	if (db)
+		put(db, spec);
+	else
+		print_one(old ? "changed" : "created", spec->name, old, spec, opt->json);
+}
+
+/* One that it does not have. */
+static void go_to_other(PGconn *db, const struct options *opt, const struct schedule_spec *old,
+			struct counts *c)
+{
+	const char *name = old->name;
+
+	*(opt->schedule.prune ? &c->removed : &c->others) += 1;
+	if (!opt->schedule.prune)
+		return;
+	if (db)
+		PQclear(ask(db, "select twheel.unschedule($1)", 1, &name));
+	else
+		print_one("removed", name, old, NULL, opt->json);
+}
+
+/*
+ * Writes if @db is not NULL, else tells. In the order of names, whatever the order of the file is
+ * and whether they go or stay: two at a time could wait for each other otherwise.
+ */
 static void go_through(PGconn *db, const struct options *opt, const struct set *file,
 		       const struct set *now, struct counts *c)
 {
-	for (unsigned int i = 0; i < file->nr; i++) {
-		const struct schedule_spec *spec = &file->spec[i], *old = set_find(now, spec);
+	unsigned int i = 0, k = 0;
 
-		if (old && is_same(old, spec)) {
-			c->left++;
-			continue;
-		}
-		*(old ? &c->changed : &c->created) += 1;
-		if (db)
-			put(db, spec);
-		else
-			print_one(old ? "changed" : "created", old, spec, opt->json);
-	}
-	for (unsigned int i = 0; i < now->nr; i++) {
-		const struct schedule_spec *old = &now->spec[i];
-		const char *name = old->name;
+	while (i < file->nr || k < now->nr) {
+		int order = i == file->nr ? 1 : k == now->nr ? -1 :
+			    compare(&file->sorted[i], &now->sorted[k]);
 
-		if (set_find(file, old))
-			continue;
-		*(opt->schedule.prune ? &c->removed : &c->others) += 1;
-		if (!opt->schedule.prune)
-			continue;
-		if (db)
-			PQclear(ask(db, "select twheel.unschedule($1)", 1, &name));
+		if (order > 0)
+			go_to_other(db, opt, now->sorted[k], c);
 		else
-			print_one("removed", old, NULL, opt->json);
+			go_to(db, opt, file->sorted[i], order ? NULL : now->sorted[k], c);
+		i += order <= 0;
+		k += order >= 0;
 	}
 }
 

@@ -393,8 +393,11 @@ void horizon_clock_set(struct node *n);
  * @again:     another look is wanted, at all of them
  * @began_ns:  when the last one began
  * @next_us:   when one of those is to be looked at that were passed over
- * @busy:      schedules that could not be planned, as somebody has them locked or has changed them
+ * @busy:      schedules that could not be planned, as somebody has them, or their service, locked,
+ *             or has changed them
  * @nr_busy:   how many
+ * @busy_ns:   when they are tried again, TWHEEL_NEVER if there are none
+ * @busy_pause_ns: how long after they were found
  * @review:    those with a zone are to be looked at, whatever their time
  * @reviewed:  up to that one
  */
@@ -406,6 +409,7 @@ struct plan {
 	int64_t next_us;
 	int32_t *busy;
 	uint32_t nr_busy;
+	uint64_t busy_ns, busy_pause_ns;
 	bool review;
 	int32_t reviewed;
 };

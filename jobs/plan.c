@@ -59,7 +59,8 @@
 #define REVIEW_PAGE	1000
 
 #define MIN_PAUSE_NS	(20 * TWHEEL_MSEC)
-#define BUSY_US		50000
+#define BUSY_NS		(50 * TWHEEL_MSEC)
+#define MAX_BUSY_NS	(400 * TWHEEL_MSEC)
 #define FAILED_NS	(500 * TWHEEL_MSEC)
 #define MAX_PAUSE_NS	(60 * TWHEEL_SEC)
 #define ZONES_NS	(10 * TWHEEL_SEC)
@@ -123,24 +124,29 @@ static const struct db_stmt plan = {
 	       "on " DB_IS("s.id", "u.id") "where s.timing = u.timing and s.last = u.last "
 	       "and not s.paused and s.shard + 0 in (select shard from h) "
 	       "order by s.id for no key update of s skip locked), "
-	       /* Before there are ids: see remove_service() of 0001.sql. */
+	       /*
+		* Before there are ids: see remove_service() of 0001.sql. What a service has that
+		* somebody renames or deletes waits for that, and nothing else does.
+		*/
 	       "v as materialized (select v.id from twheel.service v "
-	       "where v.id = any(array(select l.service from l)) order by v.id for key share), "
+	       "where v.id = any(array(select l.service from l)) "
+	       "order by v.id for key share skip locked), "
+	       "k as materialized (select l.* from l join v on v.id = l.service), "
 	       "c as materialized (select twheel.owe() as clock), "
 	       "p as (update twheel.schedule s set last = u.until, next = u.next, error = u.error "
-	       "from u where " DB_IS("s.id", "u.id") "and u.id in (select l.id from l) "
+	       "from u where " DB_IS("s.id", "u.id") "and u.id in (select k.id from k) "
 	       "returning s.id), "
 	       "i as (insert into twheel.job (id, due, at, service, slack_ms, shard, order_key, "
 	       "tag, schedule, flags, payload) select nextval('twheel.job_id'), "
-	       "greatest(a.at, c.clock), a.at, l.service, l.slack_ms, l.shard, "
-	       "case when l.overlap <> 'allow' then l.schedule end, l.schedule, l.id, "
-	       "twheel.schedule_flags(l.overlap, l.broadcast, case when a.at < c.clock "
-	       "then 'ignore' else l.misfire end), l.payload "
-	       "from unnest($11, $12) a(id, at) join l using (id) "
-	       "join v on v.id = l.service, c order by a.at returning *), "
-	       "m as materialized (select j.id from l join twheel.job j on "
-	       DB_IS("j.schedule", "l.id") "where l.misfired is not null "
-	       "and j.at <= l.misfired and j.state = 0 and j.attempt = 0 "
+	       "greatest(a.at, c.clock), a.at, k.service, k.slack_ms, k.shard, "
+	       "case when k.overlap <> 'allow' then k.schedule end, k.schedule, k.id, "
+	       "twheel.schedule_flags(k.overlap, k.broadcast, case when a.at < c.clock "
+	       "then 'ignore' else k.misfire end), k.payload "
+	       "from unnest($11, $12) a(id, at) join k using (id), c "
+	       "order by a.at returning *), "
+	       "m as materialized (select j.id from k join twheel.job j on "
+	       DB_IS("j.schedule", "k.id") "where k.misfired is not null "
+	       "and j.at <= k.misfired and j.state = 0 and j.attempt = 0 "
 	       "and j.flags & 4 <> 0 for update of j skip locked), "
 	       "d as (delete from twheel.job j using m where " DB_IS("j.id", "m.id")
 	       "returning j.*), "
@@ -373,16 +379,30 @@ static void failed(struct node *n, const struct db_stmt *stmt, const struct db_a
 	look_in(n, FAILED_NS);
 }
 
-/* Passed over for some time. */
+/* Passed over for some time, also by looks that others are the reason of. */
 static void set_busy(struct node *n, int32_t id)
 {
 	struct plan *p = &n->plan;
-	int64_t again_us = clock_us(n) + LEAD_US + BUSY_US;
 
 	if (p->nr_busy < MAX_BUSY)
 		p->busy[p->nr_busy++] = id;
-	if (again_us < p->next_us)
-		p->next_us = again_us;
+	if (p->busy_ns == TWHEEL_NEVER)
+		p->busy_ns = boottime_ns() + p->busy_pause_ns;
+}
+
+/*
+ * They are tried again if it is time, or if something was edited, which may be one of them. A lock
+ * that is held for longer is asked for less often.
+ */
+static void forget_busy(struct plan *p)
+{
+	if (!p->again && p->began_ns < p->busy_ns)
+		return;
+	p->busy_pause_ns = p->nr_busy ? 2 * p->busy_pause_ns : BUSY_NS;
+	if (p->busy_pause_ns > MAX_BUSY_NS)
+		p->busy_pause_ns = MAX_BUSY_NS;
+	p->busy_ns = TWHEEL_NEVER;
+	p->nr_busy = 0;
 }
 
 /* Of those that were sent, which are sorted, those that nothing was done about. */
@@ -492,6 +512,8 @@ static void end(struct node *n)
 		return;
 	}
 	at_ns = p->next_us == PG_INFINITY ? TWHEEL_NEVER : clock_to_ns(n, p->next_us - LEAD_US);
+	if (p->nr_busy && at_ns > p->busy_ns)
+		at_ns = p->busy_ns;
 	if (at_ns < p->began_ns + MIN_PAUSE_NS)
 		at_ns = p->began_ns + MIN_PAUSE_NS;
 	if (at_ns > now_ns + MAX_PAUSE_NS)
@@ -664,10 +686,10 @@ static void plan_time(struct twheel *w, struct twheel_timer *t, uint64_t missed)
 		return;
 	}
 	p->under_way = true;
-	p->again = false;
-	p->nr_busy = 0;
 	p->next_us = PG_INFINITY;
 	p->began_ns = boottime_ns();
+	forget_busy(p);
+	p->again = false;
 	next_look(n);
 }
 

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 
+from cluster import Psql
 from ledger import (CLOCK, SEC, Editor, call, clock, compare, differences, ends, is_over, put, put_all,
                     seconds, stamp)
 from suite import test
@@ -149,6 +150,26 @@ def locked(c):
                       for name, instants in expected.items() if name != "queue0").strip("; ")
     holder.join()
     return wrong + compare(c, expected)
+
+
+def are_done(c, expected):
+    book = ends(c)
+    return all(set(instants) <= set(book.get(name, {})) for name, instants in expected.items())
+
+
+@test("who keeps the row of a service locked delays its schedules, and no others")
+def locked_service(c):
+    length_s = 12     # longer than what is planned ahead lasts
+    delayed, others = fill(c, 4, length_s), fill(c, 4, length_s, "http")
+    time.sleep(2)
+    holder = Psql(c.conninfo())
+    holder.sql("begin; select from twheel.service where service = 'queue' for update")
+    wrong = "" if c.wait(lambda: are_done(c, others), 60) else "others wait; "
+    if are_done(c, delayed):
+        wrong += "nothing was delayed; "
+    holder.sql("commit")
+    holder.close()
+    return wrong + compare(c, dict(delayed, **others))
 
 
 @test("deleted schedules fire nothing from then on, and one of the same name begins anew")

@@ -102,6 +102,19 @@ def _(s):
     equal((plan(s, [1]), s.owner.column("select payload from twheel.job")), ([0, 1, 2], ["\\x6e6577"]))
 
 
+@test("who plans leaves alone what belongs to a service that somebody has locked")
+def _(s):
+    prepare(s, "plan.c", "plan")
+    begin(s, misfire="'fire_now'")
+    s.owner.rows("insert into twheel.job (due, at, service, shard, schedule, flags) select c, c,"
+                 " service, shard, id, 4 from (select *, created - interval '8 s' as c"
+                 " from twheel.schedule) s")
+    s.owner.rows("begin; select from twheel.service where service = 'q' for update")
+    equal((plan(s, [1], misfired=-6), jobs(s), last(s)), ([0], [-8], -10))
+    s.owner.rows("rollback")
+    equal((plan(s, [1], misfired=-6), jobs(s), last(s)), ([0, 1, 2, 3], [1], 1))
+
+
 @test("who plans what was edited meanwhile makes no job, if the times or what was planned are others")
 def _(s):
     prepare(s, "plan.c", "plan")

@@ -740,6 +740,24 @@ static void flush_over(struct node *n)
 	}
 }
 
+static bool is_long(const struct list *head)
+{
+	const struct list *at;
+	unsigned int nr = 0;
+
+	for (at = head->next; at != head && nr < BATCH; at = at->next)
+		nr++;
+	return nr == BATCH;
+}
+
+bool fire_is_behind(const struct node *n)
+{
+	const struct fire *f = &n->fire;
+
+	return is_long(&f->check) || is_long(&f->queue) || is_long(&f->cast) ||
+	       is_long(&f->mark) || is_long(&f->park);
+}
+
 void fire_flush(struct node *n)
 {
 	if (!lease_is_valid(n) || n->draining)

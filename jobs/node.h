@@ -393,6 +393,7 @@ void horizon_clock_set(struct node *n);
  * @again:     another look is wanted, at all of them
  * @began_ns:  when the last one began
  * @next_us:   when one of those is to be looked at that were passed over
+ * @on_time_us: what was to be looked at before that is late, in the look that is under way
  * @busy:      schedules that could not be planned, as somebody has them, or their service, locked,
  *             or has changed them
  * @nr_busy:   how many
@@ -406,7 +407,7 @@ struct plan {
 	struct twheel_timer timer, zones_timer;
 	bool under_way, again;
 	uint64_t began_ns;
-	int64_t next_us;
+	int64_t next_us, on_time_us;
 	int32_t *busy;
 	uint32_t nr_busy;
 	uint64_t busy_ns, busy_pause_ns;
@@ -452,6 +453,9 @@ void fire_forget(struct node *n, struct job *job);
 
 /* Services are known now, for which some may have waited. */
 void fire_known(struct node *n);
+
+/* Whether more is due than goes into a batch: nothing is to be added that has time. */
+bool fire_is_behind(const struct node *n);
 
 /* Sends what has come together; called before the loop waits. */
 void fire_flush(struct node *n);

@@ -21,6 +21,8 @@ CALLS = (
 
 DEAD = 20000
 FIRST, NR = 10000000, 20
+LOOKED_AT = 5		# pages that a look reads for each schedule that it finds
+NOW = "'2020-01-01Z'::timestamptz"
 READ = 60		# pages of tables and indexes that a batch may read for each of its jobs
 
 
@@ -138,6 +140,28 @@ def _(s):
     s.owner.rows("set enable_seqscan = off; set plan_cache_mode = force_generic_plan;"
                  "prepare p(bigint) as select from twheel.queue where seq = $1 and taken = 1")
     true("queue_pkey" in "".join(s.owner.column("explain execute p(1)")))
+
+
+@test("schedules to be looked at are found where they are in the index, on time before late")
+def _(s):
+    s.owner.rows("insert into twheel.schedule (schedule, service, every_ms) select 's' || i, %d, 1000"
+                 " from generate_series(1, 3000) i" % s.service("q"))
+    s.owner.rows("update twheel.schedule s set shard = 1, next = case i %% 3 when 0 then '-infinity'"
+                 " when 1 then %s - i * interval '1 ms' else %s - i * interval '1 hour' end"
+                 " from (select id, row_number() over (order by id) as i from twheel.schedule) x"
+                 " where x.id = s.id" % (NOW, NOW))
+    s.owner.rows("vacuum analyze twheel.schedule")
+    s.owner.rows("set enable_seqscan = off; set enable_nestloop = off; set jit = off;"
+                 " deallocate all; prepare p " + statement("plan.c", "look"))
+    call = "execute p('{1,2}', %s + interval '2 s', '{}', 512, %s - interval '5 s')" % (NOW, NOW)
+    for mode in "force_generic_plan", "force_custom_plan":
+        s.owner.rows("set plan_cache_mode = " + mode)
+        read, rows = pages_read(s, call)
+        equal((mode, rows, read, read < LOOKED_AT * rows), (mode, 3 * 64 + 1, read, True))
+    on_time, late = (s.owner.column(
+        "select next from twheel.schedule where next > '-infinity' and next %s - interval '5 s'"
+        " order by next %s" % which) for which in ((">= " + NOW, ""), ("< " + NOW, "desc")))
+    equal([r[4] for r in s.owner.rows(call)[:-1]], ["-infinity"] * 64 + on_time[:64] + late[:64])
 
 
 @test("who knows jobs by their numbers does not go through what is dead, if there seems to be nothing")

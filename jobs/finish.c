@@ -40,7 +40,7 @@
 
 #define MAX_WAIT	"100ms"			/* for rows that others have locked */
 #define HELD_NS		(500 * TWHEEL_MSEC)	/* until it is seen whether they still have */
-#define IS_HELD		-2			/* in place of a state */
+#define IS_HELD		(-2)			/* in place of a state */
 
 /*
  * An attempt that ends its job has no line of its own in the logs, but that of the job (0001.sql).

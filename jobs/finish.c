@@ -311,7 +311,7 @@ static void settle(struct node *n, const PGresult *rows)
 	while ((r = f->sent)) {
 		f->sent = r->next;
 		f->nr--;
-		if (!f->careful || !is_held(rows, r)) {
+		if (!f->sent_careful || !is_held(rows, r)) {
 			free(r);
 			continue;
 		}
@@ -320,7 +320,6 @@ static void settle(struct node *n, const PGresult *rows)
 		end = &r->next;
 		f->nr_held++;
 	}
-	f->careful = false;
 	if (f->held && !twheel_is_armed(&f->held_timer))
 		loop_arm(&n->loop, &f->held_timer, HELD_NS, try_held);
 }
@@ -350,11 +349,12 @@ static void recorded(void *arg, const struct db_answer *a)
 		return;
 	}
 	put_back(f);
-	if (a->status == DB_FAILED && !f->careful && !strcmp(a->sqlstate, "55P03")) {
+	if (a->status == DB_FAILED && !f->sent_careful && !strcmp(a->sqlstate, "55P03")) {
 		f->careful = true;
 		f->ripe = true;
 		return;
 	}
+	f->careful |= f->sent_careful;
 	if (a->status == DB_FAILED)
 		log_warn("record failed=%s state=%s", quoted(a->message), a->sqlstate);
 	f->failed = a->status == DB_FAILED;
@@ -403,7 +403,9 @@ static void send_results(struct node *n)
 	db_add_array(&p, &delays, PG_INT8);
 	db_add_array(&p, &dues, PG_TIMESTAMPTZ);
 	db_add_array(&p, &messages, PG_TEXT);
-	db_query(&f->db, f->careful ? &record_unlocked : &record, &p, recorded, n);
+	f->sent_careful = f->careful;
+	f->careful = false;
+	db_query(&f->db, f->sent_careful ? &record_unlocked : &record, &p, recorded, n);
 }
 
 void finish_flush(struct node *n)

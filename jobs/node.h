@@ -615,14 +615,15 @@ struct result {
  * @held_timer: armed while there is one in @held
  * @ripe:  they have waited
  * @failed: they wait after a failure
- * @careful: the next statement, or that which is under way, leaves alone what is locked
+ * @careful: the next statement leaves alone what is locked
+ * @sent_careful: that which is under way does
  */
 struct finish {
 	struct db db;
 	struct result *first, *last, *sent, *held;
 	unsigned int nr, nr_held;
 	uint64_t added;
-	bool ripe, failed, careful;
+	bool ripe, failed, careful, sent_careful;
 	struct twheel_timer timer, held_timer;
 };
 

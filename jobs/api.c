@@ -40,6 +40,7 @@
 #define MAX_QUEUED		1000		/* statements */
 #define MAX_ROWS		20000		/* of lists that are asked for at a time */
 #define MAX_ANSWERS		(UINT64_C(64) << 20)	/* that clients are to take, for lists */
+#define LARGE_ANSWER		65536		/* is bounded with others of that size */
 #define LARGE_BODY		65536		/* takes a while to be read */
 
 /* Of connections there are few left: who has one does something with it, or others get it. */
@@ -660,9 +661,13 @@ static void add_headers(const struct request *r, struct MHD_Response *response)
 
 static enum MHD_Result send_answer(struct request *r)
 {
+	struct api *api = r->node->api;
 	struct MHD_Response *response;
 	enum MHD_Result result;
 
+	/* Payloads are large, too. Twice, so that lists alone do not keep these out. */
+	if (r->out.len > LARGE_ANSWER && api->answers + r->out.len > 2 * MAX_ANSWERS && !r->writes)
+		request_error(r, 429, "busy", NULL, "too many answers wait for their clients");
 	if (r->status == 204)
 		r->out.len = 0;
 	response = MHD_create_response_from_buffer(r->out.len, r->out.len ? r->out.data : "",
@@ -671,7 +676,7 @@ static enum MHD_Result send_answer(struct request *r)
 	if (!response)
 		return MHD_NO;
 	r->sent = r->out.len;
-	r->node->api->answers += r->sent;
+	api->answers += r->sent;
 	r->answered_ns = boottime_ns();
 	if (r->out.len)
 		memset(&r->out, 0, sizeof(r->out));

@@ -1380,6 +1380,19 @@ def test_untaken(node):
     ok(until(lambda: node.ask("GET", "/v1/jobs?limit=1000")[0] == 200),
        "when the clients are gone there is room again")
     sql("delete from twheel.job where due = 'infinity'")
+    clients = []
+    node.ask("PUT", "/v1/schedules/large", {**CRON, "payload_text": "\x01" * 1000000})
+    for _ in range(60):
+        s = socket.create_connection(("127.0.0.1", node.port), 60)
+        s.sendall(b"GET /v1/schedules/large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        clients.append(s)
+    status = [s.recv(12)[-3:] for s in clients]
+    ok(40 > status.count(b"200") > 5 and status.count(b"429") == 60 - status.count(b"200"),
+       "nor may payloads that nobody takes be more", (status.count(b"200"), set(status)))
+    for s in clients:
+        s.close()
+    until(lambda: node.ask("GET", "/v1/schedules/large")[0] == 200)
+    node.ask("DELETE", "/v1/schedules/large")
 
 
 def test_slow_headers(node):

@@ -54,6 +54,87 @@ static int tw_device_open(struct twheel *w, const struct twheel_options *options
 	return ret;
 }
 
+/*
+ * The timers that are armed, parked ones too. One that expires once is somebody else's, as
+ * are those whose number is no slot's.
+ */
+static int tw_adopt_armed(struct twheel *w)
+{
+	struct tw_device *d = w->private;
+	struct twheel_list list = {
+		.size = sizeof(list),
+		.ops = (uintptr_t)d->ops,
+		.nr = TW_BATCH,
+	};
+	const struct twheel_op *op;
+	int nr, ret = 0;
+
+	do {
+		w->counts.syscalls++;
+		nr = ioctl(w->fd, TWHEEL_IOC_LIST, &list);
+		if (nr < 0)
+			return -errno;
+		for (op = d->ops; op < d->ops + nr && !ret; op++)
+			if (op->expires_ns == TWHEEL_NEVER)
+				ret = tw_slots_adopt(w, op->user_data, op->id, TWHEEL_NEVER);
+			else if (op->interval_ns == INT64_MAX)
+				ret = tw_slots_adopt(w, op->user_data, op->id,
+						     tw_add_ns(op->expires_ns, op->slack_ns));
+	} while (!ret && list.cursor);
+	return ret;
+}
+
+/* Those that have expired: who reads that parks them. */
+static int tw_adopt_expired(struct twheel *w)
+{
+	struct tw_device *d = w->private;
+	const struct twheel_event *event;
+	ssize_t nr;
+	int ret = 0;
+
+	for (;;) {
+		w->counts.syscalls++;
+		nr = read(w->fd, d->events, sizeof(d->events));
+		if (nr < 0)
+			return errno == EAGAIN ? 0 : -errno;
+		nr /= sizeof(*event);
+		for (event = d->events; event < d->events + nr && !ret; event++)
+			if (event->flags & TWHEEL_EV_MORE)
+				ret = tw_slots_adopt(w, event->user_data, event->id,
+						     TWHEEL_NEVER);
+		if (ret)
+			return ret;
+	}
+}
+
+/* In this order: what expires meanwhile is found twice, and not never. */
+static int tw_adopt_timers(struct twheel *w)
+{
+	return tw_adopt_armed(w) ?: tw_adopt_expired(w) ?: tw_slots_adopted(w);
+}
+
+int tw_device_adopt(struct twheel *w)
+{
+	struct twheel_info info = { .size = sizeof(info) };
+	int ret, flags = fcntl(w->fd, F_GETFL);
+
+	if (flags < 0 || ioctl(w->fd, TWHEEL_IOC_INFO, &info))
+		return -errno;
+	/* As it was opened; who has the descriptor may have changed that. */
+	if (fcntl(w->fd, F_SETFL, flags | O_NONBLOCK) || fcntl(w->fd, F_SETFD, FD_CLOEXEC))
+		return -errno;
+	w->clockid = info.clockid;
+	w->capacity = info.capacity;
+	w->manual_ns = info.now_ns;
+	w->private = malloc(sizeof(struct tw_device));
+	if (!w->private)
+		return -ENOMEM;
+	ret = tw_adopt_timers(w);
+	if (ret)
+		free(w->private);
+	return ret;
+}
+
 static void tw_device_close(struct twheel *w)
 {
 	close(w->fd);

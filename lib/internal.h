@@ -134,6 +134,9 @@ struct tw_backend {
 
 extern const struct tw_backend tw_device, tw_local;
 
+/* device.c: in the place of open(): with w->fd, and its timers as slots. */
+int tw_device_adopt(struct twheel *w);
+
 /**
  * struct twheel - a wheel
  * @backend:   where its timers are
@@ -231,6 +234,8 @@ static inline bool tw_is_in_time(const struct twheel_timer *t, uint64_t due_by_n
 
 /* slots.c */
 void tw_slots_destroy(struct twheel *w);
+int tw_slots_adopt(struct twheel *w, uint64_t slot, uint64_t id, uint64_t report_by_ns);
+int tw_slots_adopted(struct twheel *w);
 int tw_slots_claim(struct twheel *w, struct twheel_timer *t);
 void tw_slots_moved(struct twheel *w, struct twheel_timer *t);
 void tw_slots_release(struct twheel *w, struct twheel_timer *t);

@@ -155,6 +155,80 @@ void tw_slots_destroy(struct twheel *w)
 	free(w->chunks);
 }
 
+/**
+ * tw_slots_adopt() - have a slot for a timer that the back end had before
+ * @w:            the wheel
+ * @slot:         its number, as the timer has it; anything else is passed over
+ * @id:           the timer
+ * @report_by_ns: as of the slot
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int tw_slots_adopt(struct twheel *w, uint64_t slot, uint64_t id, uint64_t report_by_ns)
+{
+	struct tw_slot *s;
+	int ret;
+
+	if (slot == TW_NO_SLOT || slot >= (uint64_t)w->capacity + WHEEL_CHUNK_NODES)
+		return 0;
+	while (slot >= w->nr_slots) {
+		ret = tw_grow(w);
+		if (ret)
+			return ret;
+	}
+	s = tw_slot(w, slot);
+	if (s->state == TW_GONE) {
+		s->id = id;
+		w->nr_held++;
+	} else if (s->id != id) {
+		return 0;
+	}
+	s->report_by_ns = report_by_ns;
+	tw_set_state(w, slot, report_by_ns == TWHEEL_NEVER ? TW_FREE : TW_POOLED);
+	return 0;
+}
+
+/** struct tw_pooled - a slot, and when it is reported */
+struct tw_pooled {
+	uint64_t report_by_ns;
+	uint32_t slot;
+};
+
+static int tw_last_first(const void *a, const void *b)
+{
+	const struct tw_pooled *x = a, *y = b;
+
+	return (x->report_by_ns < y->report_by_ns) - (x->report_by_ns > y->report_by_ns);
+}
+
+/**
+ * tw_slots_adopted() - pool the slots that were adopted, so that the earliest is taken first
+ * @w: the wheel
+ *
+ * Who arms its timers in order of time finds for each the slot that it had.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int tw_slots_adopted(struct twheel *w)
+{
+	uint32_t slot, i, nr = w->lists[TW_POOLED].nr;
+	struct tw_pooled *pooled;
+
+	if (!nr)
+		return 0;
+	pooled = malloc(nr * sizeof(*pooled));
+	if (!pooled)
+		return -ENOMEM;
+	for (slot = w->lists[TW_POOLED].first, i = 0; slot; slot = tw_slot(w, slot)->next)
+		pooled[i++] = (struct tw_pooled){ tw_slot(w, slot)->report_by_ns, slot };
+	qsort(pooled, nr, sizeof(*pooled), tw_last_first);
+	for (i = 0; i < nr; i++)
+		tw_set_state(w, pooled[i].slot, TW_POOLED);
+	w->witness = pooled[nr - 1].slot;
+	free(pooled);
+	return 0;
+}
+
 /* The best slot for what is due by then: pending in time, parked, or at least not new. */
 static uint32_t tw_spare_slot(const struct twheel *w, uint64_t due_by_ns)
 {

@@ -98,6 +98,29 @@ static void tw_free(struct twheel *w)
 	free(w);
 }
 
+int twheel_adopt(struct twheel **to, int fd, uint64_t slack_ns)
+{
+	struct twheel *w;
+	int ret;
+
+	*to = NULL;
+	if (slack_ns > INT64_MAX)
+		return -EINVAL;
+	w = calloc(1, sizeof(*w));
+	if (!w)
+		return -ENOMEM;
+	w->backend = &tw_device;
+	w->fd = fd;
+	w->slack_ns = slack_ns;
+	w->key = tw_new_key();
+	ret = tw_device_adopt(w);
+	if (ret)
+		tw_free(w);
+	else
+		*to = w;
+	return ret;
+}
+
 void twheel_close(struct twheel *w)
 {
 	if (!w || w->closed)

@@ -207,6 +207,27 @@ struct twheel_counts {
 int twheel_open(struct twheel **w, const struct twheel_options *options);
 
 /**
+ * twheel_adopt() - make a wheel of the descriptor of another process's
+ * @w:        out: the wheel; NULL after an error
+ * @fd:       twheel_fd() of a wheel of the device, as it came with SCM_RIGHTS or was kept
+ *            across execve(2). Is the wheel's from then on
+ * @slack_ns: as of struct twheel_options
+ *
+ * For a process that takes the place of another one. The wheel has the clock, the tick and the
+ * capacity that it was opened with. None of its timers is known to this process: arm them
+ * again. That sends nothing for those that are armed for the same times, in order of these,
+ * as the timers of the kernel are still there. Those of them for which none is armed expire
+ * once, without a call.
+ *
+ * Whose wheel it was must use it no more, but for twheel_close(), which does not disturb the
+ * new one. Both have to be in the same time namespace.
+ *
+ * Return: 0. -EBADF, -ENOTTY: @fd is no wheel of the device. -EINVAL: wrong @slack_ns. -ENOMEM.
+ * After an error @fd is still the caller's; after -ENOMEM what had expired may be lost.
+ */
+int twheel_adopt(struct twheel **w, int fd, uint64_t slack_ns);
+
+/**
  * twheel_close() - end a wheel
  * @w: the wheel, or NULL
  *

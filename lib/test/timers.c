@@ -867,6 +867,186 @@ TEST_F(timers, a_child_that_closes_the_wheel_does_not_disturb_its_parent)
 	EXPECT_EQ(1, go(self->w, FAR));
 }
 
+/* Handing over */
+
+#define NR_HANDED	1000
+
+FIXTURE(handed) {
+	struct twheel *w;
+};
+
+FIXTURE_SETUP(handed)
+{
+	int ret = open_manual(&self->w, TWHEEL_DEVICE, 0);
+
+	memset(items, 0, sizeof(items));
+	if (ret == -ENOENT)
+		SKIP(return, "no /dev/twheel");
+	ASSERT_EQ(0, ret);
+	ASSERT_EQ(0, twheel_advance(self->w, TICK));
+}
+
+FIXTURE_TEARDOWN(handed)
+{
+	twheel_close(self->w);
+}
+
+/* As if by another process: another wheel of the same descriptor, and no timers. */
+static int hand_over(struct twheel **w)
+{
+	int fd, ret = twheel_flush(*w);
+
+	if (ret)
+		return ret;
+	fd = dup(twheel_fd(*w));
+	twheel_close(*w);
+	memset(items, 0, sizeof(items));
+	ret = twheel_adopt(w, fd, 0);
+	if (ret)
+		close(fd);
+	return ret;
+}
+
+/* One a tick, from the second on. */
+static int arm_many(struct twheel *w)
+{
+	int i, ret = 0;
+
+	for (i = 0; i < NR_HANDED && !ret; i++)
+		ret = twheel_arm_at(w, &items[i].t, (i + 2) * TICK, note);
+	return ret;
+}
+
+TEST_F(handed, what_is_armed_again_for_the_same_times_is_not_sent)
+{
+	ASSERT_EQ(0, arm_many(self->w));
+	ASSERT_EQ(0, hand_over(&self->w));
+	ASSERT_EQ(0, arm_many(self->w));
+	ASSERT_EQ(0, twheel_flush(self->w));
+	EXPECT_EQ(0, sent(self->w));
+}
+
+TEST_F(handed, what_is_armed_again_is_called_in_its_tick)
+{
+	int i, wrong = 0;
+
+	ASSERT_EQ(0, arm_many(self->w));
+	ASSERT_EQ(0, hand_over(&self->w));
+	ASSERT_EQ(0, arm_many(self->w));
+	for (i = 0; i < NR_HANDED; i++)
+		wrong += go(self->w, (i + 2) * TICK) != 1 || items[i].at_ns != (i + 2) * TICK;
+	EXPECT_EQ(0, wrong);
+}
+
+TEST_F(handed, what_is_armed_for_other_times_is_called_at_these)
+{
+	int i, wrong = 0;
+
+	ASSERT_EQ(0, arm_many(self->w));
+	ASSERT_EQ(0, hand_over(&self->w));
+	for (i = 0; i < NR_HANDED; i++)
+		ASSERT_EQ(0, twheel_arm_at(self->w, &items[i].t,
+					   (2 + i * 7 % NR_HANDED) * TICK, note));
+	for (i = 2; i < NR_HANDED + 2; i++)
+		wrong += go(self->w, i * TICK) != 1;
+	for (i = 0; i < NR_HANDED; i++)
+		wrong += items[i].at_ns != (2 + i * 7 % NR_HANDED) * TICK;
+	EXPECT_EQ(0, wrong);
+}
+
+TEST_F(handed, what_nobody_arms_again_is_not_called)
+{
+	ASSERT_EQ(0, arm_many(self->w));
+	ASSERT_EQ(0, hand_over(&self->w));
+	EXPECT_EQ(0, go(self->w, FAR * 2));
+}
+
+TEST_F(handed, what_had_expired_is_used_again)
+{
+	ASSERT_EQ(0, arm_many(self->w));
+	ASSERT_EQ(0, twheel_advance(self->w, FAR * 2));
+	ASSERT_EQ(0, hand_over(&self->w));
+	EXPECT_FALSE(readable(self->w));
+	EXPECT_LE(NR_HANDED, pending(self->w));
+	ASSERT_EQ(0, twheel_arm(self->w, &items[0].t, TICK, note));
+	EXPECT_EQ(0, go(self->w, 2 * FAR + TICK - 1));
+	EXPECT_EQ(1, go(self->w, 2 * FAR + TICK));
+}
+
+TEST_F(handed, the_clock_is_that_of_the_wheel)
+{
+	ASSERT_EQ(0, twheel_advance(self->w, FAR));
+	ASSERT_EQ(0, hand_over(&self->w));
+	EXPECT_EQ(FAR, twheel_now(self->w));
+}
+
+TEST_F(handed, a_wheel_can_be_handed_over_again_and_again)
+{
+	int i;
+
+	ASSERT_EQ(0, arm_many(self->w));
+	for (i = 0; i < 10; i++) {
+		ASSERT_EQ(0, hand_over(&self->w));
+		ASSERT_EQ(0, arm_many(self->w));
+	}
+	EXPECT_EQ(NR_HANDED, go(self->w, FAR * 2));
+}
+
+TEST_F(handed, what_others_have_armed_is_no_slot)
+{
+	static const uint64_t not_ours[] = { 0, 1, 1ULL << 40, UINT64_MAX };
+	struct twheel_op op;
+	uint32_t i;
+
+	for (i = 0; i < 4; i++) {
+		op = (struct twheel_op){ .user_data = not_ours[i], .expires_ns = 2 * TICK };
+		ASSERT_EQ(0, ioctl(twheel_fd(self->w), TWHEEL_IOC_ARM, &op));
+	}
+	ASSERT_EQ(0, hand_over(&self->w));
+	EXPECT_EQ(0, pending(self->w));
+	ASSERT_EQ(0, arm_many(self->w));
+	EXPECT_EQ(NR_HANDED, go(self->w, FAR * 2));
+}
+
+TEST_F(handed, the_descriptor_is_closed_on_exec_and_does_not_block)
+{
+	ASSERT_EQ(0, fcntl(twheel_fd(self->w), F_SETFL, 0));
+	ASSERT_EQ(0, hand_over(&self->w));
+	EXPECT_TRUE(fcntl(twheel_fd(self->w), F_GETFD) & FD_CLOEXEC);
+	EXPECT_TRUE(fcntl(twheel_fd(self->w), F_GETFL) & O_NONBLOCK);
+}
+
+TEST_F(handed, who_handed_it_over_and_closes_does_not_disturb)
+{
+	struct twheel *other;
+
+	ASSERT_EQ(0, arm_many(self->w));
+	ASSERT_EQ(0, twheel_flush(self->w));
+	ASSERT_EQ(0, twheel_adopt(&other, dup(twheel_fd(self->w)), 0));
+	twheel_close(self->w);
+	self->w = other;
+	memset(items, 0, sizeof(items));
+	ASSERT_EQ(0, arm_many(self->w));
+	EXPECT_EQ(NR_HANDED, go(self->w, FAR * 2));
+}
+
+TEST(what_is_no_wheel_of_the_device_is_not_adopted)
+{
+	struct twheel *w, *local;
+	int fds[2];
+
+	EXPECT_EQ(-EBADF, twheel_adopt(&w, -1, 0));
+	EXPECT_EQ(NULL, w);
+	ASSERT_EQ(0, pipe(fds));
+	EXPECT_EQ(-ENOTTY, twheel_adopt(&w, fds[0], 0));
+	ASSERT_EQ(0, open_manual(&local, TWHEEL_LOCAL, 0));
+	EXPECT_EQ(-ENOTTY, twheel_adopt(&w, twheel_fd(local), 0));
+	EXPECT_EQ(-EINVAL, twheel_adopt(&w, twheel_fd(local), TWHEEL_NEVER));
+	twheel_close(local);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 TEST(options_that_make_no_sense_are_einval)
 {
 	static const struct twheel_options wrong[] = {

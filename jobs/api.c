@@ -31,6 +31,7 @@
 
 #define MAX_CONNECTIONS		1000
 #define CONNECTION_MEMORY	32768		/* headers of a request */
+#define LINGER_NS		TWHEEL_SEC	/* for what comes on connections that are there */
 #define IDLE_S			30		/* of a connection, or for all headers */
 #define REQUEST_NS		(60 * TWHEEL_SEC)	/* for all of a body */
 #define ANSWER_NS		(60 * TWHEEL_SEC)	/* for all of an answer to be taken */
@@ -83,6 +84,9 @@ struct visitor {
  * @large_ns: when the next of these may be read
  * @listen_fd: where connections come in
  * @draining: the node is about to end: only what is for everybody is answered
+ * @leaving:  another process has taken over: what is asked on connections that are there still
+ *            is answered, and then they end
+ * @linger_ns: for that there is time until then
  * @resumed:  connections were resumed, of which libmicrohttpd is not woken
  * @host:     of "listen", as it is written there
  */
@@ -102,7 +106,8 @@ struct api {
 	struct twheel_timer large_timer;
 	uint64_t large_ns;
 	int listen_fd;
-	bool draining, resumed;
+	bool draining, leaving, resumed;
+	uint64_t linger_ns;
 	char host[64];
 };
 
@@ -655,7 +660,7 @@ static void add_headers(const struct request *r, struct MHD_Response *response)
 		snprintf(seconds, sizeof(seconds), "%u", r->retry_after);
 		MHD_add_response_header(response, "Retry-After", seconds);
 	}
-	if (r->node->api->draining || r->closes)
+	if (r->node->api->draining || r->node->api->leaving || r->closes)
 		MHD_add_response_header(response, "Connection", "close");
 }
 
@@ -932,16 +937,41 @@ static struct addrinfo *resolve(const char *where, char *host, size_t room)
 	return ai;
 }
 
+/* Whether the predecessor listens there: then it is not bound again. */
+static bool is_bound_to(int fd, const struct addrinfo *ai)
+{
+	struct sockaddr_storage bound = {};
+	socklen_t len = sizeof(bound);
+
+	return fd >= 0 && !getsockname(fd, (struct sockaddr *)&bound, &len) &&
+	       len == ai->ai_addrlen && !memcmp(&bound, ai->ai_addr, len);
+}
+
+static int bind_to(const struct addrinfo *ai)
+{
+	int fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), one = 1;
+
+	if (fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) &&
+	    !bind(fd, ai->ai_addr, ai->ai_addrlen) && !listen(fd, 1024))
+		return fd;
+	return -1;
+}
+
 static int listen_at(struct api *api, const char *where)
 {
 	struct addrinfo *ai = resolve(where, api->host, sizeof(api->host));
-	int fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), one = 1;
+	struct predecessor *p = &api->node->predecessor;
 	struct sockaddr_in6 bound = {};
 	socklen_t len = sizeof(bound);
+	int fd = -1;
 
-	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) ||
-	    bind(fd, ai->ai_addr, ai->ai_addrlen) || listen(fd, 1024) ||
-	    getsockname(fd, (struct sockaddr *)&bound, &len))
+	if (is_bound_to(p->listen_fd, ai)) {
+		fd = p->listen_fd;
+		p->listen_fd = -1;
+	} else {
+		fd = bind_to(ai);
+	}
+	if (fd < 0 || getsockname(fd, (struct sockaddr *)&bound, &len))
 		cannot_listen(where, strerror(errno));
 	freeaddrinfo(ai);
 	/* The port is at the same place in both families. */
@@ -949,9 +979,13 @@ static int listen_at(struct api *api, const char *where)
 	return fd;
 }
 
+int api_listens(const struct node *n)
+{
+	return n->api ? n->api->listen_fd : -1;
+}
+
 void api_open(struct node *n)
 {
-	const union MHD_DaemonInfo *info;
 	struct api *api;
 
 	if (!strcmp(n->config->listen, "none"))
@@ -962,6 +996,27 @@ void api_open(struct node *n)
 	list_init(&api->visitors);
 	list_init(&api->large);
 	api->listen_fd = listen_at(api, n->config->listen);
+	n->api = api;
+	/* All requests wait on it, so none waits long for a lock. */
+	api->db = (struct db){
+		.what = "api",
+		.loop = &n->loop,
+		.conninfo = n->config->database,
+		.node = n->lease.text,
+		.identity = &n->lease.identity,
+		.options = "-c lock_timeout=200ms -c enable_seqscan=off",
+		.arg = n,
+	};
+	db_open(&api->db);
+}
+
+void api_serve(struct node *n)
+{
+	const union MHD_DaemonInfo *info;
+	struct api *api = n->api;
+
+	if (!api)
+		return;
 	api->daemon = MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME |
 				       MHD_USE_ERROR_LOG, 0, NULL, NULL, on_request, api,
 				       MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
@@ -976,18 +1031,6 @@ void api_open(struct node *n)
 	info = api->daemon ? MHD_get_daemon_info(api->daemon, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
 	if (!info)
 		cannot_listen(n->config->listen, "cannot start the HTTP server");
-	n->api = api;
-	/* All requests wait on it, so none waits long for a lock. */
-	api->db = (struct db){
-		.what = "api",
-		.loop = &n->loop,
-		.conninfo = n->config->database,
-		.node = n->lease.text,
-		.identity = &n->lease.identity,
-		.options = "-c lock_timeout=200ms -c enable_seqscan=off",
-		.arg = n,
-	};
-	db_open(&api->db);
 	api->fd.fn = on_fd;
 	api->fd.fd = info->epoll_fd;
 	loop_set(&n->loop, &api->fd, EPOLLIN);
@@ -1018,10 +1061,24 @@ bool api_is_idle(const struct node *n)
 
 	if (!api)
 		return true;
+	if (api->leaving && api->nr_visitors && boottime_ns() < api->linger_ns)
+		return false;
 	for (const struct list *l = api->requests.next; l != &api->requests; l = l->next)
 		if (TWHEEL_CONTAINER(l, struct request, link)->suspended)
 			return false;
 	return true;
+}
+
+static void close_listener(struct api *api)
+{
+	if (api->listen_fd < 0)
+		return;
+	/* It may be another process's by now, which libmicrohttpd does not need to know. */
+	if (!api->daemon || MHD_quiesce_daemon(api->daemon) == api->listen_fd)
+		close(api->listen_fd);
+	api->listen_fd = -1;
+	if (api->daemon)
+		run(api);
 }
 
 void api_drain(struct node *n)
@@ -1031,9 +1088,18 @@ void api_drain(struct node *n)
 	if (!api || api->draining)
 		return;
 	api->draining = true;
-	if (MHD_quiesce_daemon(api->daemon) == api->listen_fd)
-		close(api->listen_fd);
-	run(api);
+	close_listener(api);
+}
+
+void api_leave(struct node *n)
+{
+	struct api *api = n->api;
+
+	if (!api || api->leaving)
+		return;
+	api->leaving = true;
+	api->linger_ns = boottime_ns() + LINGER_NS;
+	close_listener(api);
 }
 
 /*
@@ -1047,6 +1113,10 @@ void api_close(struct node *n)
 	if (!api)
 		return;
 	api_drain(n);
+	if (!api->daemon) {
+		db_close(&api->db);
+		return;
+	}
 	for (struct list *l = api->requests.next; l != &api->requests; l = l->next) {
 		struct request *r = TWHEEL_CONTAINER(l, struct request, link);
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <twheel.h>
 #include <unistd.h>
 
 #include "buf.h"
@@ -590,6 +591,13 @@ void config_free(struct config *c)
 	for (i = 0; i < c->nr_tokens; i++)
 		free(c->tokens[i].name);
 	memset(c, 0, sizeof(*c));
+}
+
+int config_backend(const struct config *c)
+{
+	if (!strcmp(c->backend, "device"))
+		return TWHEEL_DEVICE;
+	return strcmp(c->backend, "local") ? TWHEEL_AUTO : TWHEEL_LOCAL;
 }
 
 int config_log_level(const struct config *c)

@@ -71,6 +71,9 @@ void config_free(struct config *c);
 /* "ADDRESS:PORT", of IPv6 "[ADDRESS]:PORT". */
 bool config_address(const char *text, struct sockaddr_storage *address);
 
+/* For twheel_open(): enum twheel_backend of @backend, which has been checked. */
+int config_backend(const struct config *c);
+
 /* The number of log.h for @log_level, which has been checked. */
 int config_log_level(const struct config *c);
 

@@ -260,6 +260,9 @@ static void go_on(struct node *n, const PGresult *r)
 			horizon_drop(n, job);
 		horizon_know(n, &row);
 	}
+	/* These may be its jobs. */
+	if (i)
+		successor_look(n);
 }
 
 static void waited(struct twheel *w, struct twheel_timer *t, uint64_t missed)

@@ -414,7 +414,7 @@ static void try_again(struct node *n, struct job *job, uint64_t delay_ns)
 	fire_forget(n, job);
 	if (job->dropped)
 		horizon_drop(n, job);
-	else if (twheel_arm(n->loop.wheel, &job->timer, delay_ns, again))
+	else if (twheel_arm(n->horizon.timers.wheel, &job->timer, delay_ns, again))
 		horizon_put_off(n, job);
 }
 
@@ -760,7 +760,7 @@ bool fire_is_behind(const struct node *n)
 
 void fire_flush(struct node *n)
 {
-	if (!lease_is_valid(n) || n->draining)
+	if (!lease_is_valid(n) || n->draining || n->successor.phase == SUCC_TAKES)
 		return;
 	flush_over(n);
 	if (!db_is_idle(&n->fire.db))

@@ -37,9 +37,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
-#include "node.h"
-#include "snapshot.h"
+#include "handover.h"
 
 #define PAGE_ROWS	16384
 #define SLOP_US		2000000
@@ -182,7 +183,7 @@ void horizon_drop(struct node *n, struct job *job)
 		n->horizon.nr_heard -= job->heard;
 		look_if_room(n);
 	}
-	twheel_cancel(n->loop.wheel, &job->timer);
+	twheel_cancel(n->horizon.timers.wheel, &job->timer);
 	list_del(&job->link);
 	/* A statement that is under way refers to it. */
 	job->dropped = true;
@@ -260,20 +261,24 @@ static void due(struct twheel *w, struct twheel_timer *t, uint64_t missed)
 	fire_job(owner, job);
 }
 
-static void arm(struct node *n, struct job *job)
+/* When it is due, but for what it is to be looked at earlier. */
+static uint64_t look_at_ns(struct node *n, const struct job *job)
 {
-	int64_t lead_us = fire_lead_us(n, job);
+	return clock_to_ns(n, job->due_us - (int64_t)fire_lead_us(n, job));
+}
+
+static void arm(struct node *n, struct job *job, uint64_t expires_ns)
+{
 	struct twheel_spec spec = {
-		.expires_ns = clock_to_ns(n, job->due_us - lead_us),
+		.expires_ns = expires_ns,
 		.slack_ns = job->slack_ms * TWHEEL_MSEC,
 	};
-	uint64_t gather_ns = lead_us * TWHEEL_USEC * 2 / 3;
+	uint64_t gather_ns = fire_lead_us(n, job) * TWHEEL_USEC * 2 / 3;
 	int ret;
 
 	if (spec.slack_ns < gather_ns && spec.expires_ns > boottime_ns())
 		spec.slack_ns = gather_ns;
-	ret = twheel_arm_spec(n->loop.wheel, &job->timer, &spec, due);
-
+	ret = twheel_arm_spec(n->horizon.timers.wheel, &job->timer, &spec, due);
 	if (ret) {
 		log_error("no-timer job=%" PRId64 " error=%d", job->id, -ret);
 		horizon_put_off(n, job);
@@ -339,7 +344,7 @@ struct job horizon_row(const PGresult *r, int row)
 	};
 }
 
-void horizon_know(struct node *n, const struct job *row)
+static void know(struct node *n, const struct job *row, uint64_t expires_ns)
 {
 	struct job *job = horizon_find(n, row->id);
 
@@ -364,7 +369,15 @@ void horizon_know(struct node *n, const struct job *row)
 	job = xmalloc(sizeof(*job));
 	*job = *row;
 	insert(&n->horizon, job);
-	arm(n, job);
+	arm(n, job, expires_ns ?: look_at_ns(n, job));
+}
+
+void horizon_know(struct node *n, const struct job *row)
+{
+	/* What is known too late to be handed over has to be found. */
+	if (n->successor.phase == SUCC_TAKES)
+		n->successor.is_behind = true;
+	know(n, row, 0);
 }
 
 /* ------------------------------------------------------------------------ looks */
@@ -537,7 +550,7 @@ static void look_time(struct twheel *w, struct twheel_timer *t, uint64_t missed)
 	(void)missed;
 	if (h->look->under_way)
 		return;
-	if (!n->lease.nr_owned || !clock_is_known(n) || h->db.state != DB_UP) {
+	if (node_rests(n) || !n->lease.nr_owned || !clock_is_known(n) || h->db.state != DB_UP) {
 		look_in(n, n->config->poll_ms * TWHEEL_MSEC / 8);
 		return;
 	}
@@ -554,6 +567,8 @@ void horizon_look(struct node *n)
 	uint64_t pause_ns, now_ns = boottime_ns();
 
 	l->again = true;
+	if (n->successor.phase == SUCC_TAKES)
+		n->successor.is_behind = true;
 	if (l->under_way)
 		return;
 	pause_ns = l->began_ns + MIN_PAUSE_NS;
@@ -572,7 +587,7 @@ void horizon_clock_set(struct node *n)
 		for (job = h->table[i]; job; job = next) {
 			next = job->chain;
 			if (twheel_is_armed(&job->timer))
-				arm(n, job);
+				arm(n, job, look_at_ns(n, job));
 		}
 	}
 	horizon_look(n);
@@ -600,15 +615,152 @@ void horizon_forget(struct node *n)
 	snapshots_void(&l->snapshots);
 }
 
-void horizon_init(struct node *n)
+/* ------------------------------------------------------------------ handing over */
+
+bool horizon_looks(const struct node *n)
+{
+	return n->horizon.look->under_way;
+}
+
+int horizon_wheel_fd(const struct node *n)
+{
+	const struct twheel *wheel = n->horizon.timers.wheel;
+
+	return twheel_is_device(wheel) ? twheel_fd(wheel) : -1;
+}
+
+void horizon_rest(struct node *n, bool rest)
+{
+	loop_set(&n->loop, &n->horizon.timers.fd, rest ? 0 : EPOLLIN);
+}
+
+bool horizon_adopt(struct node *n, int fd, uint64_t capacity)
+{
+	struct twheel *wheel;
+
+	if (fd < 0)
+		return false;
+	if (config_backend(n->config) == TWHEEL_LOCAL ||
+	    capacity < n->config->max_in_memory || twheel_adopt(&wheel, fd, 0)) {
+		close(fd);
+		return false;
+	}
+	loop_set_wheel(&n->loop, &n->horizon.timers, wheel);
+	n->horizon.capacity = capacity;
+	return true;
+}
+
+static int by_due(const void *a, const void *b)
+{
+	const struct given_job *x = a, *y = b;
+
+	return (x->due_us > y->due_us) - (x->due_us < y->due_us);
+}
+
+static void give_job(struct buf *more, const struct job *job)
+{
+	const struct given_job row = {
+		.id = job->id, .due_us = job->due_us, .service = job->service,
+		.slack_ms = job->slack_ms, .bytes = job->bytes, .attempt = job->attempt,
+		.shard = job->shard, .state = job->state, .flags = job->flags,
+		.heard = job->heard,
+		.expires_ns = twheel_is_armed(&job->timer) ? twheel_deadline(&job->timer) : 0,
+	};
+
+	buf_add(more, &row, sizeof(row));
+}
+
+/* A look that is under way comes to nothing here. */
+static int64_t from_us(const struct look *l, int shard)
+{
+	const struct cursor *c = &l->cursors[shard];
+
+	return l->under_way && c->looked ? PG_MINUS_INF : c->from_us;
+}
+
+/* In order, in which arming finds the timers of the wheel that is adopted. */
+void horizon_give(struct node *n, struct given *g, struct buf *more)
 {
 	struct horizon *h = &n->horizon;
+	struct look *l = h->look;
+	const struct job *job;
+	size_t begin;
+	uint32_t i;
 
+	for (i = 0; i < NR_SHARDS; i++) {
+		g->shards[i].from_us = from_us(l, i);
+		g->shards[i].aside_us = l->cursors[i].aside_us;
+	}
+	g->capacity = h->capacity;
+	g->looked_ns = l->began_ns;
+	g->last_us = l->snapshots.last_us;
+	g->nr_running = l->snapshots.nr_running;
+	buf_add(more, l->snapshots.running, g->nr_running * sizeof(*l->snapshots.running));
+	begin = more->len;
+	for (i = 0; i < h->nr_buckets; i++)
+		for (job = h->table[i]; job; job = job->chain)
+			give_job(more, job);
+	g->nr_jobs = h->nr_jobs;
+	if (g->nr_jobs)
+		qsort(more->data + begin, g->nr_jobs, sizeof(struct given_job), by_due);
+}
+
+static void take_job(struct node *n, const struct given_job *g)
+{
+	const struct job row = {
+		.id = g->id, .due_us = g->due_us, .service = g->service,
+		.slack_ms = g->slack_ms, .bytes = g->bytes, .attempt = g->attempt,
+		.shard = g->shard, .state = g->state, .flags = g->flags, .heard = g->heard,
+	};
+
+	know(n, &row, g->expires_ns);
+}
+
+void horizon_take(struct node *n, const struct given *g)
+{
+	struct look *l = n->horizon.look;
+	uint64_t look_ns = g->looked_ns + n->config->poll_ms * TWHEEL_MSEC;
+	uint64_t now_ns = boottime_ns();
+	uint32_t i;
+
+	for (i = 0; i < NR_SHARDS; i++) {
+		l->cursors[i].from_us = g->shards[i].from_us;
+		l->cursors[i].aside_us = g->shards[i].aside_us;
+	}
+	snapshots_take(&l->snapshots, g->last_us, given_running(g), g->nr_running);
+	for (i = 0; i < g->nr_jobs; i++)
+		take_job(n, &given_jobs(g)[i]);
+	look_in(n, look_ns > now_ns ? look_ns - now_ns : 0);
+	if (n->predecessor.is_behind)
+		horizon_look(n);
+}
+
+/* ------------------------------------------------------------------------------- */
+
+int horizon_init(struct node *n)
+{
+	struct twheel_options options = {
+		.backend = config_backend(n->config), .clock = TWHEEL_BOOTTIME,
+		.capacity = n->config->max_in_memory,
+	};
+	struct horizon *h = &n->horizon;
+	struct twheel *wheel;
+	int error = twheel_open(&wheel, &options);
+
+	if (error) {
+		log_error("start-failed what=wheel backend=%s error=%s", n->config->backend,
+			  quoted(strerror(-error)));
+		return -1;
+	}
+	log_info("wheel backend=%s", twheel_is_device(wheel) ? "device" : "local");
+	loop_set_wheel(&n->loop, &h->timers, wheel);
 	owner = n;
+	h->capacity = options.capacity;
 	h->nr_buckets = FIRST_BUCKETS;
 	h->table = xcalloc(h->nr_buckets, sizeof(*h->table));
 	h->look = xcalloc(1, sizeof(*h->look));
 	snapshots_init(&h->look->snapshots);
+	return 0;
 }
 
 void horizon_open(struct node *n)
@@ -637,4 +789,5 @@ void horizon_close(struct node *n)
 	free(n->horizon.table);
 	snapshots_free(&n->horizon.look->snapshots);
 	free(n->horizon.look);
+	loop_set_wheel(&n->loop, &n->horizon.timers, NULL);
 }

@@ -34,7 +34,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "node.h"
+#include "handover.h"
 
 #define BEAT_NS		TWHEEL_SEC
 #define PAUSE_NS	(20 * TWHEEL_MSEC)	/* between beats at least */
@@ -651,7 +651,8 @@ static void joined(void *arg, const struct db_answer *a)
 	send_beat(n);
 }
 
-static void send_join(struct node *n)
+/* With what is told of it. */
+static void send_self(struct node *n, const struct db_stmt *stmt, db_fn *fn)
 {
 	struct db_params p = {};
 
@@ -660,7 +661,7 @@ static void send_join(struct node *n)
 	db_add_bytes(&p, n->config->url ?: "", strlen(n->config->url ?: ""));
 	db_add_int4(&p, SCHEMA_MIN);
 	db_add_int4(&p, SCHEMA_MAX);
-	db_query(&n->lease.db, &join, &p, joined, n);
+	db_query(&n->lease.db, stmt, &p, fn, n);
 }
 
 static void identified(void *arg, const struct db_answer *a)
@@ -687,14 +688,14 @@ static void identified(void *arg, const struct db_answer *a)
 	if (changed)
 		reset_others(n);
 	/* The others still record what came of calls. */
-	if (n->draining)
+	if (n->draining || n->predecessor.waits)
 		return;
 	if (l->joined && changed) {
 		rejoin_later(n, "another database");
 		return;
 	}
 	if (!l->joined) {
-		send_join(n);
+		send_self(n, &join, joined);
 		return;
 	}
 	/* What was announced meanwhile was not heard. */
@@ -752,6 +753,7 @@ static void lease_notify(void *arg, const char *channel, const char *payload)
 {
 	struct node *n = arg;
 
+	n->predecessor.is_behind |= n->predecessor.waits;
 	if (!strcmp(channel, "twheel_job"))
 		hear_job(n, payload);
 	else if (!strcmp(channel, "twheel_shard"))
@@ -762,11 +764,78 @@ static void lease_notify(void *arg, const char *channel, const char *payload)
 		plan_look(n);
 }
 
+/* ------------------------------------------------------------------ handing over */
+
+/* Of the new configuration. */
+static const struct db_stmt rename_node = {
+	.name = "rename",
+	.sql = "update twheel.node set name = $2, url = $3, schema_min = $4, schema_max = $5 "
+	       "where node = $1",
+	.types = { PG_UUID, PG_TEXT, PG_TEXT, PG_INT4, PG_INT4 },
+};
+
+/* What is being given away is not handed over: beats tell what comes of it. */
+void lease_give(struct node *n, struct given *g, struct buf *more)
+{
+	struct lease *l = &n->lease;
+	int i;
+
+	memcpy(g->node, l->node, sizeof(g->node));
+	memcpy(g->identity, l->identity.is, sizeof(g->identity));
+	g->valid_ns = l->valid_ns;
+	for (i = 0; i < NR_SHARDS; i++) {
+		g->shards[i].is_owned = l->hold[i] == HOLD_OWNED;
+		g->shards[i].fence = l->fence[i];
+	}
+	g->nr_samples = l->nr_samples;
+	buf_add(more, l->samples, l->nr_samples * sizeof(*l->samples));
+}
+
+void lease_take(struct node *n, const struct given *g)
+{
+	struct lease *l = &n->lease;
+	uint32_t i;
+
+	for (i = 0; i < NR_SHARDS; i++) {
+		l->hold[i] = g->shards[i].is_owned ? HOLD_OWNED : HOLD_NONE;
+		l->fence[i] = g->shards[i].fence;
+		l->nr_owned += g->shards[i].is_owned;
+	}
+	for (i = 0; i < g->nr_samples && i < NR_SAMPLES; i++)
+		l->samples[i] = given_samples(g)[i];
+	l->nr_samples = i;
+	l->sample = i;
+	__atomic_store_n(&l->valid_ns, g->valid_ns, __ATOMIC_RELAXED);
+	l->joined = true;
+	send_self(n, &rename_node, NULL);
+	send_beat(n);
+	plan_own(n);
+}
+
+/* All of it is another process's. */
+void lease_leave(struct node *n)
+{
+	disown(n, ~0ULL, HOLD_NONE);
+	n->lease.joined = false;
+	twheel_cancel(n->loop.wheel, &n->lease.beat_timer);
+}
+
+void lease_join_anew(struct node *n)
+{
+	rejoin_later(n, "not taken over");
+}
+
+/* ------------------------------------------------------------------------------- */
+
 void lease_open(struct node *n)
 {
 	struct lease *l = &n->lease;
 
 	rejoin(n);
+	if (n->predecessor.waits) {
+		memcpy(l->node, n->predecessor.node, sizeof(l->node));
+		uuid_to_text(l->node, l->text);
+	}
 	l->identity.stmt = &identify;
 	l->db = (struct db){
 		.what = "lease",

@@ -27,44 +27,13 @@ static void __attribute__((noreturn)) fatal(const char *what, int error)
 
 static void timers_due(struct loop_fd *fd, uint32_t events)
 {
-	struct loop *loop = TWHEEL_CONTAINER(fd, struct loop, timers);
+	struct loop_wheel *w = TWHEEL_CONTAINER(fd, struct loop_wheel, fd);
 	int error;
 
 	(void)events;
-	error = twheel_dispatch(loop->wheel, 0);
+	error = twheel_dispatch(w->wheel, 0);
 	if (error < 0)
 		fatal("dispatch", -error);
-}
-
-int loop_open(struct loop *loop, enum twheel_backend backend, uint32_t capacity)
-{
-	struct twheel_options options = {
-		.backend = backend, .clock = TWHEEL_BOOTTIME, .capacity = capacity,
-	};
-	int error;
-
-	memset(loop, 0, sizeof(*loop));
-	loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (loop->epoll_fd < 0)
-		return -errno;
-	error = twheel_open(&loop->wheel, &options);
-	if (error < 0) {
-		close(loop->epoll_fd);
-		loop->epoll_fd = -1;
-		return error;
-	}
-	loop->timers.fn = timers_due;
-	loop->timers.fd = twheel_fd(loop->wheel);
-	loop_set(loop, &loop->timers, EPOLLIN);
-	return 0;
-}
-
-void loop_close(struct loop *loop)
-{
-	twheel_close(loop->wheel);
-	loop->wheel = NULL;
-	close(loop->epoll_fd);
-	loop->epoll_fd = -1;
 }
 
 /* What of the present batch is still to come for @fd is forgotten: it may be freed. */
@@ -93,6 +62,51 @@ void loop_set(struct loop *loop, struct loop_fd *fd, uint32_t events)
 	if (epoll_ctl(loop->epoll_fd, op, fd->fd, &event))
 		fatal("epoll_ctl", errno);
 	fd->events = events;
+}
+
+/* Another process may have its descriptor, which would keep it in the loop. */
+void loop_set_wheel(struct loop *loop, struct loop_wheel *w, struct twheel *wheel)
+{
+	if (w->wheel) {
+		loop_set(loop, &w->fd, 0);
+		twheel_close(w->wheel);
+	}
+	w->wheel = wheel;
+	if (!wheel)
+		return;
+	w->fd = (struct loop_fd){ .fn = timers_due, .fd = twheel_fd(wheel) };
+	loop_set(loop, &w->fd, EPOLLIN);
+}
+
+int loop_open(struct loop *loop, enum twheel_backend backend, uint32_t capacity)
+{
+	struct twheel_options options = {
+		.backend = backend, .clock = TWHEEL_BOOTTIME, .capacity = capacity,
+	};
+	struct twheel *wheel;
+	int error;
+
+	memset(loop, 0, sizeof(*loop));
+	loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (loop->epoll_fd < 0)
+		return -errno;
+	error = twheel_open(&wheel, &options);
+	if (error < 0) {
+		close(loop->epoll_fd);
+		loop->epoll_fd = -1;
+		return error;
+	}
+	loop_set_wheel(loop, &loop->timers, wheel);
+	loop->wheel = wheel;
+	return 0;
+}
+
+void loop_close(struct loop *loop)
+{
+	loop_set_wheel(loop, &loop->timers, NULL);
+	loop->wheel = NULL;
+	close(loop->epoll_fd);
+	loop->epoll_fd = -1;
 }
 
 void loop_closed(struct loop *loop, struct loop_fd *fd)

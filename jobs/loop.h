@@ -20,9 +20,15 @@ struct loop_fd {
 
 struct epoll_event;
 
+/** struct loop_wheel - a wheel of timers that is in the loop */
+struct loop_wheel {
+	struct twheel *wheel;
+	struct loop_fd fd;
+};
+
 /**
  * struct loop - the loop
- * @wheel: for timers
+ * @wheel: for timers; there may be others, see loop_set_wheel()
  * @idle:  called before each wait, NULL or a function; what was put together in this turn
  *         can be sent there
  * @arg:   for that
@@ -39,7 +45,7 @@ struct loop {
 	void *arg;
 
 	/* private: */
-	struct loop_fd timers;
+	struct loop_wheel timers;
 	struct epoll_event *batch;	/* what was waited for and is being told */
 	int nr_batch;
 };
@@ -53,6 +59,12 @@ void loop_close(struct loop *loop);
  * function may remove and free any, its own too: what was waited for is not told then.
  */
 void loop_set(struct loop *loop, struct loop_fd *fd, uint32_t events);
+
+/*
+ * Has @wheel, on CLOCK_BOOTTIME, dispatched in the loop, in the place of the one that @w has, if
+ * any, which is closed. With NULL there is none.
+ */
+void loop_set_wheel(struct loop *loop, struct loop_wheel *w, struct twheel *wheel);
 
 /* Somebody has closed it, which removed it as well. Nothing else may be opened before. */
 void loop_closed(struct loop *loop, struct loop_fd *fd);

@@ -4,7 +4,8 @@
  *
  * To drain: shards are given away at once, in one statement, which other nodes are told of.
  * Calls that are under way end by themselves, or at the end of the time that there is for
- * that, and what came of them is recorded; what is cut off is over when its mark says so.
+ * that, and what came of them is recorded; what is cut off is over when its mark says so. So
+ * end those as well that have handed their shards over to another process (handover.c).
  */
 #include <stdlib.h>
 #include <time.h>
@@ -18,8 +19,11 @@ static void flush(void *arg)
 {
 	struct node *n = arg;
 
+	predecessor_flush(n);
 	submit_flush(n);
 	finish_flush(n);
+	/* Between two batches there is rest. */
+	successor_flush(n);
 	fire_flush(n);
 	api_flush(n);
 }
@@ -30,7 +34,8 @@ int node_start(struct node *n, const struct config *c)
 	n->config = c;
 	n->loop.idle = flush;
 	n->loop.arg = n;
-	horizon_init(n);
+	if (predecessor_open(n) || horizon_init(n))
+		return -1;
 	lease_open(n);
 	services_open(n);
 	horizon_open(n);
@@ -41,6 +46,8 @@ int node_start(struct node *n, const struct config *c)
 	finish_open(n);
 	submit_open(n);
 	api_open(n);
+	if (!n->predecessor.waits)
+		api_serve(n);
 	return 0;
 }
 
@@ -65,21 +72,37 @@ static void drain_time(struct twheel *w, struct twheel_timer *t, uint64_t missed
 	loop_stop(&n->loop);
 }
 
+static void begin_drain(struct node *n, const char *how)
+{
+	log_note("%s node=%s shards=%u calls=%u", how, n->lease.text, n->lease.nr_owned,
+		 n->calls.nr);
+	n->draining = true;
+	n->drain_until_ns = boottime_ns() + n->config->drain_ms * TWHEEL_MSEC;
+	loop_arm(&n->loop, &n->drain_timer, 0, drain_time);
+}
+
 void node_drain(struct node *n)
 {
 	if (n->draining)
 		return;
-	log_note("drain node=%s shards=%u calls=%u", n->lease.text, n->lease.nr_owned,
-		 n->calls.nr);
-	n->draining = true;
-	n->drain_until_ns = boottime_ns() + n->config->drain_ms * TWHEEL_MSEC;
+	if (n->successor.phase != SUCC_STANDS)
+		successor_end(n);
+	begin_drain(n, "drain");
 	lease_drain(n);
 	api_drain(n);
-	loop_arm(&n->loop, &n->drain_timer, 0, drain_time);
+}
+
+void node_leave(struct node *n)
+{
+	begin_drain(n, "hand-over");
+	lease_leave(n);
+	api_leave(n);
 }
 
 void node_stop(struct node *n)
 {
+	successor_end(n);
+	predecessor_close(n);
 	twheel_cancel(n->loop.wheel, &n->drain_timer);
 	api_close(n);
 	submit_close(n);

@@ -11,6 +11,7 @@
  *   service.c  what is known of services, and their limits
  *   submit.c   jobs that come by HTTP, many in a transaction
  *   api.c      requests by HTTP;  metrics.c  what is counted
+ *   handover.c how the process is replaced by another one;  handover.h  what that gets
  *
  * "us" are microseconds since 2000 of the clock of the database, "ns" are CLOCK_BOOTTIME.
  * Everything runs in one thread, but for what amqp.c has of its own. What is in memory
@@ -150,6 +151,8 @@ struct lease {
 void lease_open(struct node *n);
 void lease_close(struct node *n);
 void lease_drain(struct node *n);	/* gives all shards away */
+void lease_leave(struct node *n);	/* another process has it */
+void lease_join_anew(struct node *n);	/* under a uuid of its own, as nothing was handed over */
 
 /* Whether this node may begin anything: to be asked just before it does, by any thread. */
 bool lease_is_valid(const struct node *n);
@@ -248,7 +251,7 @@ struct service {
 struct services {
 	struct db db;		/* also for what api.c asks: nothing here is urgent */
 	struct service *first;
-	bool loading, again;
+	bool loading, again, loaded;
 	int64_t forget_page;
 	bool unparking;
 	int unpark_left;
@@ -331,8 +334,11 @@ struct job {
 	uint8_t tries;
 };
 
+/* @timers: of jobs, which another process may have had before; with so much @capacity. */
 struct horizon {
 	struct db db;
+	struct loop_wheel timers;
+	uint64_t capacity;
 	struct job **table;
 	uint32_t nr_buckets, nr_jobs;
 	uint32_t nr_heard;	/* in memory that were heard of and not read */
@@ -343,7 +349,7 @@ struct horizon {
 	struct look *look;
 };
 
-void horizon_init(struct node *n);
+int horizon_init(struct node *n);	/* 0, or -1 after it was told why */
 void horizon_open(struct node *n);
 void horizon_close(struct node *n);
 
@@ -381,6 +387,16 @@ struct job *horizon_find(struct node *n, int64_t id);
 /* Looks at once for what may have come; or again for all, if the clock was set. */
 void horizon_look(struct node *n);
 void horizon_clock_set(struct node *n);
+
+/*
+ * For handover.c: whether a look is under way; the descriptor of the timers, -1 if that is of no
+ * use to others; whether they rest; another's descriptor instead, which is closed if that is not
+ * possible.
+ */
+bool horizon_looks(const struct node *n);
+int horizon_wheel_fd(const struct node *n);
+void horizon_rest(struct node *n, bool rest);
+bool horizon_adopt(struct node *n, int fd, uint64_t capacity);
 
 /* ------------------------------------------------------------------- plan.c */
 
@@ -652,7 +668,10 @@ void finish_report(struct node *n, int64_t id, const char *token, bool done, con
 struct api;
 
 void api_open(struct node *n);		/* ends the process if it cannot listen */
+void api_serve(struct node *n);		/* begins with it */
+int api_listens(const struct node *n);	/* where, or -1 */
 void api_drain(struct node *n);		/* no new requests */
+void api_leave(struct node *n);		/* no new connections, and an end to those that are there */
 void api_flush(struct node *n);		/* sends answers; called before the loop waits */
 bool api_is_idle(const struct node *n);	/* nobody waits for an answer */
 bool api_is_up(const struct node *n);	/* there is a connection for it, if it is to be */
@@ -662,6 +681,64 @@ void submit_open(struct node *n);
 void submit_close(struct node *n);
 void submit_flush(struct node *n);
 void submit_reset(struct node *n);
+bool submit_is_open(const struct node *n);	/* its connections stand */
+
+/* -------------------------------------------------------------------- handover.c */
+
+/**
+ * enum successor_phase - how far it is
+ * @SUCC_NONE:   there is none
+ * @SUCC_STARTS: it was started
+ * @SUCC_RESTS:  it is ready, and this one comes to rest: no look begins
+ * @SUCC_TAKES:  it was given all, and nothing begins here
+ * @SUCC_STANDS: it has taken over, and this one is to end
+ */
+enum successor_phase { SUCC_NONE, SUCC_STARTS, SUCC_RESTS, SUCC_TAKES, SUCC_STANDS };
+
+/**
+ * struct successor - the process that is to take the place of this one
+ * @phase:         how far it is
+ * @pid:           it
+ * @fd:            to it
+ * @timer:         of the phase
+ * @rest_until_ns: SUCC_RESTS ends by then
+ * @is_behind:     in SUCC_TAKES something became known here
+ */
+struct successor {
+	enum successor_phase phase;
+	pid_t pid;
+	struct loop_fd fd;
+	struct twheel_timer timer;
+	uint64_t rest_until_ns;
+	bool is_behind;
+};
+
+/**
+ * struct predecessor - the process whose place this one takes
+ * @fd:        to it
+ * @node:      its uuid
+ * @listen_fd: where it listens; -1 if nowhere, or if the API has it
+ * @waits:     nothing was handed over yet
+ * @told:      that this one is ready
+ * @stands:    it has forgotten all that was handed over, or has ended
+ * @is_behind: something was heard meanwhile
+ */
+struct predecessor {
+	struct loop_fd fd;
+	uint8_t node[16];
+	int listen_fd;
+	bool waits, told, stands, is_behind;
+};
+
+void successor_start(struct node *n);	/* or another one, if it is not ready yet */
+void successor_end(struct node *n);	/* it is not to take over */
+void successor_look(struct node *n);	/* has it look for what this one has done */
+void successor_flush(struct node *n);
+
+/* Whether there is one is in the environment. 0, or -1 after it was told what is wrong. */
+int predecessor_open(struct node *n);
+void predecessor_close(struct node *n);
+void predecessor_flush(struct node *n);
 
 /** struct metrics - counters since the start; lateness by powers of two of us */
 struct metrics {
@@ -677,6 +754,8 @@ struct metrics {
 /**
  * struct node - all of it
  * @config:   outlives it
+ * @program:  of this process, for another one
+ * @argv:     its arguments
  * @loop:     which all of it runs in
  * @lease:    lease.c's
  * @services: service.c's
@@ -689,12 +768,16 @@ struct metrics {
  * @submit:   submit.c's
  * @api:      api.c's; NULL if there is no HTTP
  * @metrics:  counted by all
+ * @successor: handover.c's
+ * @predecessor: handover.c's
  * @drain_timer: looks whether all is done
  * @drain_until_ns: ends by then, done or not
  * @draining: it is about to end: nothing new is begun
  */
 struct node {
 	const struct config *config;
+	const char *program;
+	char **argv;
 	struct loop loop;
 	struct lease lease;
 	struct services services;
@@ -707,6 +790,8 @@ struct node {
 	struct submit *submit;
 	struct api *api;
 	struct metrics metrics;
+	struct successor successor;
+	struct predecessor predecessor;
 	struct twheel_timer drain_timer;
 	uint64_t drain_until_ns;
 	bool draining;
@@ -717,7 +802,16 @@ int node_start(struct node *n, const struct config *c);
 
 /* Gives the shards away, lets calls end, records their results, and stops the loop. */
 void node_drain(struct node *n);
+
+/* The same for shards that are another process's already. */
+void node_leave(struct node *n);
 void node_stop(struct node *n);
+
+/* Comes to rest, to hand over what is in memory: nothing is looked for. */
+static inline bool node_rests(const struct node *n)
+{
+	return n->successor.phase == SUCC_RESTS || n->successor.phase == SUCC_TAKES;
+}
 
 static inline struct node *node_of_lease(struct lease *l)
 {

@@ -724,7 +724,7 @@ static void plan_time(struct twheel *w, struct twheel_timer *t, uint64_t missed)
 
 	(void)w;
 	(void)missed;
-	if (n->draining || p->under_way)
+	if (n->draining || node_rests(n) || p->under_way)
 		return;
 	if (!n->lease.nr_owned || !clock_is_known(n) || p->db.state != DB_UP) {
 		look_in(n, FAILED_NS);

@@ -296,6 +296,7 @@ static void loaded(void *arg, const struct db_answer *a)
 	if (a->status == DB_FAILED)
 		log_warn("services failed=%s", quoted(a->message));
 	if (a->status == DB_DONE) {
+		l->loaded = true;
 		for (s = l->first; s; s = s->next)
 			s->gone = true;
 		for (i = 0; i < PQntuples(a->result); i++)

@@ -87,6 +87,15 @@ void snapshots_void(struct snapshots *s)
 		s->running[i].since_us = PG_MINUS_INF;
 }
 
+void snapshots_take(struct snapshots *s, int64_t last_us, const struct running *running,
+		    uint32_t nr)
+{
+	s->last_us = last_us;
+	s->running = xrealloc(s->running, (nr + 1) * sizeof(*running));
+	memcpy(s->running, running, nr * sizeof(*running));
+	s->nr_running = nr;
+}
+
 void snapshots_end(struct snapshots *s, int64_t now_us)
 {
 	struct running *old = s->running;

@@ -45,6 +45,10 @@ void snapshots_free(struct snapshots *s);
 /* Nothing of what is known counts any more: a clock was set, or all was forgotten. */
 void snapshots_void(struct snapshots *s);
 
+/* What those of another process know, whose look has come to its end. */
+void snapshots_take(struct snapshots *s, int64_t last_us, const struct running *running,
+		    uint32_t nr);
+
 /* A look begins: pg_current_snapshot() as text, and a number that was had after that. */
 void snapshots_begin(struct snapshots *s, const char *text, uint64_t own_xid);
 

@@ -626,6 +626,11 @@ bool submit_is_up(const struct node *n)
 	return n->submit->plain.db.state == DB_UP && clock_is_known(n);
 }
 
+bool submit_is_open(const struct node *n)
+{
+	return n->submit->plain.db.state == DB_UP && n->submit->keyed.db.state == DB_UP;
+}
+
 bool submit_jobs(struct node *n, struct submission *s)
 {
 	struct submit *submit = n->submit;

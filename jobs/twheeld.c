@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,12 +41,12 @@ static const char usage[] =
 "      --help               print this and exit\n"
 "\n"
 "On SIGTERM and SIGINT it gives its jobs away, lets calls end, and exits; a second signal ends\n"
-"it at once. SIGHUP is ignored.\n";
+"it at once. On SIGHUP another process takes its place, with the configuration as it is then.\n";
 
 /**
  * struct process - what a node does not know of
  * @node:      the node
- * @signals:   SIGTERM and SIGINT
+ * @signals:   SIGTERM, SIGINT and SIGHUP
  * @watchdog:  tells systemd that the loop goes round
  * @stopping:  a signal has come
  * @cut_short: a second one
@@ -66,6 +67,10 @@ static void signalled(struct loop_fd *fd, uint32_t events)
 	(void)events;
 	if (read(fd->fd, &info, sizeof(info)) != sizeof(info))
 		return;
+	if (info.ssi_signo == SIGHUP) {
+		successor_start(&p->node);
+		return;
+	}
 	if (p->stopping) {
 		log_warn("stop-at-once signal=%u", info.ssi_signo);
 		p->cut_short = true;
@@ -83,8 +88,9 @@ static int open_signals(struct process *p)
 	sigset_t set;
 
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGHUP, SIG_IGN);
+	signal(SIGHUP, SIG_DFL);
 	sigemptyset(&set);
+	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
 	/* Before there are threads of libraries, which inherit this. */
@@ -117,20 +123,13 @@ static int start_watchdog(struct process *p)
 
 static int open_loop(struct loop *loop, const struct config *c)
 {
-	enum twheel_backend backend = TWHEEL_AUTO;
-	int error;
+	int error = loop_open(loop, config_backend(c), MORE_TIMERS);
 
-	if (!strcmp(c->backend, "device"))
-		backend = TWHEEL_DEVICE;
-	else if (!strcmp(c->backend, "local"))
-		backend = TWHEEL_LOCAL;
-	error = loop_open(loop, backend, (uint32_t)c->max_in_memory + MORE_TIMERS);
 	if (error < 0) {
 		log_error("start-failed what=wheel backend=%s error=%s", c->backend,
 			  quoted(strerror(-error)));
 		return -1;
 	}
-	log_info("wheel backend=%s", twheel_is_device(loop->wheel) ? "device" : "local");
 	return 0;
 }
 
@@ -142,7 +141,9 @@ static int run_loop(struct process *p)
 	loop_set(loop, &p->signals, EPOLLIN);
 	error = start_watchdog(p);
 	if (!error) {
-		sd_notify(0, "READY=1");
+		/* That of a successor comes when it has taken over (handover.c). */
+		if (!p->node.predecessor.waits)
+			sd_notify(0, "READY=1");
 		error = loop_run(loop);
 	}
 	loop_set(loop, &p->signals, 0);
@@ -152,10 +153,25 @@ static int run_loop(struct process *p)
 	return error;
 }
 
-static int run(const struct config *c)
+/* Where a new version of the program will be, once it was installed. */
+static const char *path_of_program(const char *name)
+{
+	static char path[PATH_MAX];
+	ssize_t len = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+	if (len <= 0)
+		return name;
+	path[len] = '\0';
+	return path;
+}
+
+static int run(const struct config *c, char **argv)
 {
 	static struct process p;
 	int error;
+
+	p.node.program = path_of_program(argv[0]);
+	p.node.argv = argv;
 
 	if (open_signals(&p))
 		return EXIT_FAILURE;
@@ -186,7 +202,7 @@ static int check(const struct config *c)
 	return EXIT_SUCCESS;
 }
 
-static int do_mode(enum mode mode, const struct config *c)
+static int do_mode(enum mode mode, const struct config *c, char **argv)
 {
 	switch (mode) {
 	case MIGRATE:
@@ -194,7 +210,7 @@ static int do_mode(enum mode mode, const struct config *c)
 	case CHECK:
 		return check(c);
 	default:
-		return run(c);
+		return run(c, argv);
 	}
 }
 
@@ -259,7 +275,7 @@ int main(int argc, char **argv)
 		status = EXIT_FAILURE;
 		if (!config_read(&config, path)) {
 			log_level = config_log_level(&config);
-			status = do_mode(mode, &config);
+			status = do_mode(mode, &config, argv);
 		}
 	}
 	config_free(&config);

@@ -6,6 +6,8 @@ import http.client
 import http.server
 import json
 import os
+import re
+import select
 import shutil
 import signal
 import socket
@@ -160,12 +162,48 @@ def is_reported(log):
     return "Sanitizer" in log or "runtime error:" in log
 
 
+class Successor:
+    """A process that was started by another one, as subprocess.Popen is of our own."""
+
+    def __init__(self, pid):
+        self.pid = pid
+        try:
+            self.fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            self.fd = None
+        self.returncode = None
+
+    def __del__(self):
+        if self.fd is not None:
+            os.close(self.fd)
+
+    def wait(self, timeout=None):
+        if self.fd is not None and not select.select([self.fd], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired("twheeld", timeout)
+        self.returncode = 0
+
+    def poll(self):
+        try:
+            self.wait(0)
+        except subprocess.TimeoutExpired:
+            pass
+        return self.returncode
+
+    def send_signal(self, number):
+        if self.poll() is None:
+            signal.pidfd_send_signal(self.fd, number)
+
+    def kill(self):
+        self.send_signal(signal.SIGKILL)
+
+
 class Node:
     """"env" is what its environment has besides; without "conninfo" it has a proxy."""
 
     def __init__(self, cluster, name, options=(), env=(), conninfo=None, twheeld=TWHEELD):
         self.cluster, self.name, self.options = cluster, name, options
         self.env, self.twheeld = dict(env), twheeld
+        self.more = []    # arguments
         folder = os.path.join(cluster.folder, name)
         os.mkdir(folder)
         self.proxy = Proxy(os.path.join(folder, ".s.PGSQL.5432"),
@@ -179,7 +217,7 @@ class Node:
     def start(self):
         options = ["database=" + self.conninfo, "name=" + self.name, "backend=" + BACKEND,
                    "listen=127.0.0.1:%d" % self.port, *self.options]
-        args = [self.twheeld] + [arg for o in options for arg in ("-o", o)]
+        args = [self.twheeld] + [arg for o in options for arg in ("-o", o)] + self.more
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(args, stdout=log, stderr=log,
                                             env=dict(os.environ, **self.env))
@@ -197,6 +235,35 @@ class Node:
 
     def signal(self, number):
         self.process.send_signal(number)
+
+    def said(self, begin=0):
+        """What it has logged from there on."""
+        with open(self.log, encoding="utf-8") as f:
+            f.seek(begin)
+            return f.read()
+
+    def begin_replace(self):
+        """The process that is to take over, and from where on the log is about that."""
+        begin = os.path.getsize(self.log)
+        self.signal(signal.SIGHUP)
+        found = None
+        while not found and self.process.poll() is None:
+            time.sleep(0.001)
+            found = re.search(r"replace pid=(\d+)", self.said(begin))
+        return Successor(int(found.group(1))), begin
+
+    def replace(self):
+        """Whether another process has taken over, and this one has ended."""
+        successor, begin = self.begin_replace()
+        if not self.cluster.wait(lambda: "take-over node=" in self.said(begin), 40):
+            return False
+        old, self.process = self.process, successor
+        return self.cluster.wait(lambda: old.poll() is not None, 30)
+
+    def metric(self, name):
+        found = re.search(r"^twheel_%s (\d+)" % name,
+                          self.request("GET", "/metrics")[1].decode(), re.M)
+        return int(found.group(1)) if found else None
 
     def kill(self):
         self.signal(signal.SIGKILL)

@@ -475,23 +475,31 @@ def in_memory(node):
     return int(found.group(1)) if found else 0
 
 
-def replace(c, old):
-    """While a job is due each 10 ms. How late these were, sorted, and the new node."""
-    before = set(c.submitted)
-    c.submit(old, "queue", 1000, 1000, 10000)
-    time.sleep(2)
+def by_node(c, old):
     c.nodes = [c.add_node(options=old.options)]
     c.wait(c.nodes[0].is_ready)
     time.sleep(1)
     old.signal(signal.SIGTERM)
     c.wait(lambda: old.process.poll() is not None)
     old.proxy.close()
+
+
+def by_process(c, old):
+    old.replace()
+
+
+def replace(c, how):
+    """While a job is due each 10 ms. How late these were, sorted."""
+    before = set(c.submitted)
+    c.submit(c.nodes[0], "queue", 1000, 1000, 10000)
+    time.sleep(2)
+    how(c, c.nodes[0])
     jobs = set(c.submitted) - before
     c.wait(lambda: int(c.sql("select count(*) from app.got where job >= %d" % min(jobs)))
            >= len(jobs))
     at = {int(job): float(at) for job, at in c.rows("select job, extract(epoch from at) "
                                                     "from app.got")}
-    return sorted((at[job] - c.submitted[job][1]) * 1000 for job in jobs if job in at), c.nodes[0]
+    return sorted((at[job] - c.submitted[job][1]) * 1000 for job in jobs if job in at)
 
 
 @test("a node that is replaced while it has many jobs in memory loses nothing", nodes=1, slow=True,
@@ -499,17 +507,18 @@ def replace(c, old):
 def replaced(c):
     """TWHEEL_WAITING says how many; and what difference these make is printed."""
     nr = int(os.environ.get("TWHEEL_WAITING", "100000"))
-    late, node = replace(c, c.nodes[0])
-    print("# without others in memory: lateness %s" % percentiles(late))
+    for how in by_node, by_process:
+        print("# %s, without others in memory: lateness %s" % (
+            how.__name__, percentiles(replace(c, how))))
     c.sql("insert into twheel.job (due, at, service, shard) select t, t, s.id, i %% 64 "
           "from generate_series(1, %d) i, twheel.service s, lateral (select now() + "
           "interval '115 seconds' + i * interval '1 us') r(t) where s.service = 'queue'" % nr)
     # Anything has nodes look, which they would in a minute.
     c.sql("select pg_notify('twheel_job', '')")
-    if not c.wait(lambda: in_memory(node) >= nr):
-        return "they are not in memory"
-    late, node = replace(c, node)
-    print("# with %d: lateness %s" % (nr, percentiles(late)))
+    for how in by_node, by_process:
+        if not c.wait(lambda: in_memory(c.nodes[0]) >= nr):
+            return "they are not in memory"
+        print("# %s, with %d: lateness %s" % (how.__name__, nr, percentiles(replace(c, how))))
     c.sql("truncate twheel.job")
     return check(c)
 

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Processes that are replaced by others, on SIGHUP."""
+
+import http.client
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import threading
+import time
+
+from cluster import BACKEND
+from suite import check, load, test
+
+
+def owners(c):
+    return c.rows("select shard, owner, fence from twheel.shard order by shard")
+
+
+@test("a process that takes over has all jobs in memory and reads none", nodes=1,
+      options=("poll_ms=20000",))
+def read_none(c):
+    c.wait(lambda: c.nodes[0].metric("looks_total"))
+    c.submit(c.nodes[0], "queue", 2000, 8000, 10000)
+    c.submit(c.nodes[0], "http", 1000, 8000, 10000)
+    before = owners(c)
+    if not c.nodes[0].replace():
+        return "it is not replaced"
+    looked, here = c.nodes[0].metric("looked_jobs_total"), c.nodes[0].metric("jobs_in_memory")
+    if looked != 0 or here != 3000:
+        return "%s rows were read, and %s jobs are in memory" % (looked, here)
+    if owners(c) != before:
+        return "shards have changed hands"
+    if ("wheel=adopted" in c.nodes[0].said()) != (BACKEND == "device"):
+        return "the wheel was not handed over"
+    return check(c)
+
+
+@test("nodes that are replaced again and again lose nothing, and nothing is called twice")
+def again(c):
+    load(c, nr=1800)
+    before = [row[1:] for row in owners(c)]
+    for i in range(9):
+        if not c.nodes[i % 3].replace():
+            return "it is not replaced"
+    if [row[1:] for row in owners(c)] != before:
+        return "shards have changed hands"
+    return check(c)
+
+
+@test("calls that are under way when a process is replaced end there", nodes=1, concurrency=100)
+def calls(c):
+    c.consumer.act = lambda headers, body: time.sleep(3) or 200
+    c.submit(c.nodes[0], "http", 60, 0)
+    c.wait(lambda: len(c.consumer.journal) == 60)
+    old = c.nodes[0].process.pid
+    if not c.nodes[0].replace():
+        return "it is not replaced"
+    if c.nodes[0].process.pid == old:
+        return "it is the same process"
+    return check(c)
+
+
+@test("a call that fails where it was made is tried again where its job is", nodes=1,
+      backoff_ms=100, concurrency=100)
+def tried_again(c):
+    def act(headers, body):
+        if headers["Twheel-Attempt"] == "1":
+            time.sleep(2)
+            return 500
+        return 200
+
+    c.consumer.act = act
+    c.submit(c.nodes[0], "http", 60, 0)
+    c.wait(lambda: len(c.consumer.journal) == 60)
+    if not c.nodes[0].replace():
+        return "it is not replaced"
+    return check(c, twice_allowed=True)
+
+
+def ask(c, port, failures, count):
+    """On a connection for as long as there is one, as clients do."""
+    conn = None
+    while not c.tool:
+        conn = conn or http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        begun = conn.sock is None
+        try:
+            at = int(time.time()) + 2
+            stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
+            conn.request("POST", "/v1/jobs", json.dumps({"service": "queue", "at": stamp}),
+                         {"Content-Type": "application/json"})
+            r = conn.getresponse()
+            body = r.read()
+            count.append(1)
+            if r.status != 201:
+                failures.append("%d %s" % (r.status, body))
+            else:
+                c.submitted[int(json.loads(body)["id"])] = "queue", at
+            if r.getheader("Connection") == "close":
+                conn.close()
+        except (OSError, http.client.HTTPException) as why:
+            # Who closes a connection that is kept may do so while a request comes.
+            if begun or not isinstance(why, (http.client.RemoteDisconnected,
+                                             ConnectionResetError, BrokenPipeError)):
+                failures.append(repr(why))
+            conn.close()
+        time.sleep(random.random() / 100)
+
+
+@test("no submit is refused while processes are replaced", nodes=1)
+def submits(c):
+    failures, count = [], []
+    threads = [threading.Thread(target=ask, args=(c, c.nodes[0].port, failures, count))
+               for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    replaced = all([c.nodes[0].replace() for _ in range(5)])
+    c.tool = "enough"
+    for thread in threads:
+        thread.join()
+    print("# %d submits" % len(count))
+    if not replaced or failures:
+        return "replaced: %s; %d failures, as %s" % (replaced, len(failures), failures[:3])
+    return check(c)
+
+
+@test("a successor whose configuration is wrong ends, and all goes on", nodes=1)
+def wrong_configuration(c):
+    node = c.nodes[0]
+    path = os.path.join(c.folder, "more.conf")
+    node.kill()
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("keep_days = 10\n")
+    node.more = ["-c", path]
+    node.start()
+    c.wait(node.is_ready)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("keep_days = few\n")
+    load(c, nr=300, spread_ms=3000)
+    process = node.process
+    successor, begin = node.begin_replace()
+    if not c.wait(lambda: "replace failed=" in node.said(begin), 30):
+        return "nothing is told of it"
+    if process.poll() is not None or successor.poll() is None:
+        return "the wrong one has ended"
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("keep_days = 20\n")
+    return check(c) or ("" if node.replace() else "then it is not replaced")
+
+
+@test("a successor that is killed at any time does no harm", nodes=1)
+def killed_successor(c):
+    node = c.nodes[0]
+    taken = 0
+    load(c, nr=900, spread_ms=12000)
+    for i in range(12):
+        successor, begin = node.begin_replace()
+        time.sleep(random.random() * 0.12)
+        successor.kill()
+        c.wait(lambda: "replace failed=" in node.said(begin) or
+               "hand-over" in node.said(begin), 30)
+        # Too late: it was the node by then.
+        if "hand-over" in node.said(begin):
+            c.wait(lambda: node.process.poll() is not None, 30)
+            taken += 1
+            node.start()
+            c.wait(node.is_ready)
+    print("# %d were killed when they had taken over" % taken)
+    return check(c, twice_allowed=True)
+
+
+@test("a predecessor that is killed at any time does no harm", nodes=1)
+def killed_predecessor(c):
+    node = c.nodes[0]
+    load(c, nr=900, spread_ms=12000)
+    for i in range(6):
+        successor, _ = node.begin_replace()
+        time.sleep(random.random() * 0.2)
+        node.kill()
+        node.process = successor
+        if not c.wait(node.is_ready, 40):
+            return "the successor does not go on"
+    return check(c, twice_allowed=True)
+
+
+@test("a successor waits for its database, and the next one does not wait for it", nodes=1)
+def waits(c):
+    node = c.nodes[0]
+    load(c, nr=300, spread_ms=5000)
+    c.postgres("stop")
+    first, _ = node.begin_replace()
+    time.sleep(1)
+    second, begin = node.begin_replace()
+    time.sleep(1)
+    if first.poll() is None or second.poll() is not None:
+        return "the wrong one has ended"
+    c.postgres("start")
+    if not c.wait(lambda: "take-over node=" in node.said(begin), 40):
+        return "it is not replaced"
+    node.process = second
+    return check(c)
+
+
+@test("a node that is to end while it is replaced ends, and its successor", nodes=2)
+def ends(c):
+    load(c, nr=600, spread_ms=10000)
+    for delay in 0, 0.03, 0.06, 0.09, 0.2:
+        old = c.nodes[0].process
+        successor, _ = c.nodes[0].begin_replace()
+        time.sleep(delay)
+        old.send_signal(signal.SIGTERM)
+        successor.send_signal(signal.SIGTERM)
+        if not c.wait(lambda: old.poll() is not None and successor.poll() is not None, 30):
+            return "one of them does not end"
+        c.nodes[0].start()
+        c.wait(c.nodes[0].is_ready)
+    return check(c)
+
+
+@test("a successor of another layout joins anew, and nothing is called twice", nodes=1)
+def other_layout(c):
+    """As if: the magic is changed in the program itself."""
+    node = c.nodes[0]
+    node.kill()
+    program = os.path.join(c.folder, "twheeld")
+    shutil.copy(node.twheeld, program)
+    node.twheeld = program
+    node.start()
+    c.wait(node.is_ready)
+    with open(program, "rb") as f:
+        text = f.read()
+    if b"twheeld1" not in text:
+        return "the layout has no name in the program"
+    with open(program + ".new", "wb") as f:
+        f.write(text.replace(b"twheeld1", b"twheeld0"))
+    os.chmod(program + ".new", 0o755)
+    os.rename(program + ".new", program)
+    load(c, nr=300, spread_ms=6000)
+    successor, begin = node.begin_replace()
+    if not c.wait(lambda: node.process.poll() is not None, 40):
+        return "it does not end"
+    node.process = successor
+    if "not_taken=" not in node.said(begin):
+        return "it was taken"
+    return check(c)
+
+
+@test("systemd is told which process it is, and when it has taken over", nodes=1)
+def systemd(c):
+    node = c.nodes[0]
+    path = os.path.join(c.folder, "notify")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    listener.bind(path)
+    listener.settimeout(20)
+    node.kill()
+    node.env = dict(node.env, NOTIFY_SOCKET=path, WATCHDOG_USEC="2000000")
+    node.start()
+    c.wait(node.is_ready)
+    node.env["WATCHDOG_PID"] = "1"    # which the successor is not to have
+    if listener.recv(256) != b"READY=1":
+        return "it does not tell that it is ready"
+    old = node.process
+    if not node.replace():
+        return "it is not replaced"
+    told = []
+    while not told or told[-1] != b"READY=1":
+        message = listener.recv(256)
+        if message != b"WATCHDOG=1":
+            told.append(message)
+    if told != [b"RELOADING=1", b"MAINPID=%d" % node.process.pid, b"READY=1"]:
+        return "it was told %s" % told
+    # The old one has ended.
+    if old.poll() is None or listener.recv(256) != b"WATCHDOG=1":
+        return "the watchdog is not told"
+    return check(c)

@@ -25,6 +25,7 @@
 #define ANSWER_NS	(15 * TWHEEL_SEC)	/* more than statement_timeout below */
 #define BACKOFF_MIN_NS	(100 * TWHEEL_MSEC)
 #define BACKOFF_MAX_NS	(3 * TWHEEL_SEC)
+#define MAX_TRIES	5	/* it waits no longer after more */
 #define MAX_NAME	63			/* of application_name, NAMEDATALEN - 1 */
 
 /*
@@ -562,7 +563,7 @@ static void try_again(struct twheel *w, struct twheel_timer *t, uint64_t missed)
 /* Between half of it and all of it, so that nodes do not come all at once. */
 static uint64_t backoff(struct db *db)
 {
-	uint64_t delay = BACKOFF_MIN_NS << (db->tries < 5 ? db->tries : 5);
+	uint64_t delay = BACKOFF_MIN_NS << (db->tries < MAX_TRIES ? db->tries : MAX_TRIES);
 
 	db->tries++;
 	if (delay > BACKOFF_MAX_NS)
@@ -838,6 +839,13 @@ void db_reset(struct db *db)
 		db_end(db);
 	else if (!db->ended && !db->closing)
 		loop_arm(db->loop, &db->timer, 0, try_again);
+}
+
+/* Statements that were answered would have it begin with the shortest pause each time. */
+void db_refuse(struct db *db, uint32_t times)
+{
+	db->tries = times;
+	db_reset(db);
 }
 
 void db_query(struct db *db, const struct db_stmt *stmt, struct db_params *params, db_fn *fn,

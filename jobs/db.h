@@ -200,6 +200,12 @@ void db_close(struct db *db);
 void db_reset(struct db *db);
 
 /*
+ * The same for what an answer says of the server, so many @times before: the pause is as if it had
+ * not been reached.
+ */
+void db_refuse(struct db *db, uint32_t times);
+
+/*
  * Queues a statement and takes what is in @params, which may be NULL, as @fn may if nobody is to
  * be told. Is answered exactly once,
  * and never from within this call, but for a connection that is closed: DB_LOST at once. Without

@@ -573,6 +573,7 @@ static void see_beats(struct node *n, const struct db_answer *a)
 	const PGresult *r = a->result;
 	int i;
 
+	l->refused = 0;
 	__atomic_store_n(&l->valid_ns, a->sent_ns + VALID_NS, __ATOMIC_RELAXED);
 	for (i = 0; i < PQntuples(r); i++) {
 		nr = db_int8(r, i, 2);
@@ -641,7 +642,7 @@ static void joined(void *arg, const struct db_answer *a)
 
 	if (a->status == DB_FAILED) {
 		log_error("join failed=%s", quoted(a->message));
-		db_reset(&n->lease.db);
+		db_refuse(&n->lease.db, n->lease.refused++);
 	}
 	if (a->status != DB_DONE || n->draining)
 		return;
@@ -679,7 +680,7 @@ static void identified(void *arg, const struct db_answer *a)
 		log_error("database not_usable=%s",
 			  quoted(!usable ? a->message ?: "no cluster" :
 				 db_is_null(a->result, 0, 0) ? "in recovery" : "schema"));
-		db_reset(&l->db);
+		db_refuse(&l->db, l->refused++);
 		return;
 	}
 	is = db_text(a->result, 0, 0);

@@ -127,6 +127,7 @@ struct clock_sample {
  * @sample:     counts them: where the next one goes
  * @service_version: of the services as of the last beat, to notice that they changed
  * @nr_waiting: jobs of the cluster, as estimated now and then
+ * @refused:    databases that could not be used, since the last beat
  */
 struct lease {
 	struct db db;
@@ -146,6 +147,7 @@ struct lease {
 	unsigned int nr_samples, sample;
 	int64_t service_version;
 	int64_t nr_waiting;
+	uint32_t refused;
 };
 
 void lease_open(struct node *n);

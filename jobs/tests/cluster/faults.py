@@ -568,6 +568,20 @@ def two_versions(c):
     return wrong or ("" if alone else "the one that is too old has shards")
 
 
+@test("a node that cannot live with the schema does not ask for it all the time", nodes=1)
+def other_schema(c):
+    c.sql("update twheel.cluster set schema = 1000")
+    c.nodes[0].proxy.cut()
+    c.wait(lambda: "not_usable=schema" in c.nodes[0].said(), 30)
+    time.sleep(5)
+    asked = c.nodes[0].said().count("not_usable=schema")
+    c.sql("update twheel.cluster set schema = 1")
+    if asked > 10:
+        return "it has asked %d times in 5 s" % asked
+    load(c, nr=300, spread_ms=3000)
+    return check(c)
+
+
 @test("jobs are done in time while many wait")
 def many_wait(c):
     """TWHEEL_WAITING says how many."""

@@ -359,6 +359,7 @@ static void stands(struct node *n, bool anew)
 	struct successor *s = &n->successor;
 
 	s->phase = SUCC_STANDS;
+	s->has_all = !anew;
 	twheel_cancel(n->loop.wheel, &s->timer);
 	sd_notifyf(0, "MAINPID=%d", s->pid);
 	if (anew)

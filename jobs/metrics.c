@@ -169,6 +169,9 @@ static void get_health(struct request *r)
 
 static const char *not_ready(const struct node *n)
 {
+	/* Of another process, which is the node by now; this one has connections of it still. */
+	if (n->successor.has_all)
+		return NULL;
 	if (n->draining)
 		return "the node is about to end";
 	if (n->services.db.state != DB_UP || !submit_is_up(n) || !api_is_up(n))

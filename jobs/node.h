@@ -705,6 +705,7 @@ enum successor_phase { SUCC_NONE, SUCC_STARTS, SUCC_RESTS, SUCC_TAKES, SUCC_STAN
  * @timer:         of the phase
  * @rest_until_ns: SUCC_RESTS ends by then
  * @is_behind:     in SUCC_TAKES something became known here
+ * @has_all:       in SUCC_STANDS: it is the same node
  */
 struct successor {
 	enum successor_phase phase;
@@ -712,7 +713,7 @@ struct successor {
 	struct loop_fd fd;
 	struct twheel_timer timer;
 	uint64_t rest_until_ns;
-	bool is_behind;
+	bool is_behind, has_all;
 };
 
 /**

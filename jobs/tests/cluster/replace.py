@@ -81,12 +81,21 @@ def tried_again(c):
 
 
 def ask(c, port, failures, count):
-    """On a connection for as long as there is one, as clients do."""
+    """On a connection for as long as there is one, as clients do: whether the node is ready, and
+    to take a job."""
     conn = None
     while not c.tool:
         conn = conn or http.client.HTTPConnection("127.0.0.1", port, timeout=20)
         begun = conn.sock is None
         try:
+            conn.request("GET", "/readyz")
+            r = conn.getresponse()
+            body = r.read()
+            if r.status != 200:
+                failures.append("%d %s" % (r.status, body))
+            if r.getheader("Connection") == "close":
+                conn.close()
+            begun = conn.sock is None
             at = int(time.time()) + 2
             stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
             conn.request("POST", "/v1/jobs", json.dumps({"service": "queue", "at": stamp}),
@@ -109,7 +118,7 @@ def ask(c, port, failures, count):
         time.sleep(random.random() / 100)
 
 
-@test("no submit is refused while processes are replaced", nodes=1)
+@test("no request is refused while processes are replaced", nodes=1)
 def submits(c):
     failures, count = [], []
     threads = [threading.Thread(target=ask, args=(c, c.nodes[0].port, failures, count))

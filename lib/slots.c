@@ -224,7 +224,6 @@ int tw_slots_adopted(struct twheel *w)
 	qsort(pooled, nr, sizeof(*pooled), tw_last_first);
 	for (i = 0; i < nr; i++)
 		tw_set_state(w, pooled[i].slot, TW_POOLED);
-	w->witness = pooled[nr - 1].slot;
 	free(pooled);
 	return 0;
 }

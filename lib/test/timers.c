@@ -973,6 +973,18 @@ TEST_F(handed, what_had_expired_is_used_again)
 	EXPECT_EQ(1, go(self->w, 2 * FAR + TICK));
 }
 
+TEST_F(handed, what_was_parked_is_used_again)
+{
+	uint64_t held;
+
+	ASSERT_EQ(0, arm_many(self->w));
+	ASSERT_EQ(NR_HANDED, go(self->w, FAR * 2));
+	held = pending(self->w);
+	ASSERT_LT(0, held);
+	ASSERT_EQ(0, hand_over(&self->w));
+	EXPECT_EQ(held, pending(self->w));
+}
+
 TEST_F(handed, the_clock_is_that_of_the_wheel)
 {
 	ASSERT_EQ(0, twheel_advance(self->w, FAR));
@@ -1006,6 +1018,36 @@ TEST_F(handed, what_others_have_armed_is_no_slot)
 	EXPECT_EQ(0, pending(self->w));
 	ASSERT_EQ(0, arm_many(self->w));
 	EXPECT_EQ(NR_HANDED, go(self->w, FAR * 2));
+}
+
+TEST_F(handed, what_others_have_parked_under_wrong_numbers_is_no_slot)
+{
+	static const uint64_t not_ours[] = { 0, 1ULL << 40, UINT64_MAX };
+	struct twheel_op op;
+	uint32_t i;
+
+	for (i = 0; i < 3; i++) {
+		op = (struct twheel_op){ .user_data = not_ours[i], .expires_ns = TWHEEL_NEVER };
+		ASSERT_EQ(0, ioctl(twheel_fd(self->w), TWHEEL_IOC_ARM, &op));
+	}
+	ASSERT_EQ(0, hand_over(&self->w));
+	EXPECT_EQ(0, pending(self->w));
+}
+
+/* As what the other one tells would be of no use when it is cancelled. */
+TEST_F(handed, what_others_have_armed_under_the_number_of_a_slot_is_not_that)
+{
+	struct twheel_op op = {
+		.user_data = 1, .expires_ns = 2 * TICK, .interval_ns = INT64_MAX,
+	};
+
+	ASSERT_EQ(0, twheel_arm_at(self->w, &items[0].t, FAR, note));
+	ASSERT_EQ(0, twheel_flush(self->w));
+	ASSERT_EQ(0, ioctl(twheel_fd(self->w), TWHEEL_IOC_ARM, &op));
+	ASSERT_EQ(0, hand_over(&self->w));
+	ASSERT_EQ(0, twheel_arm_at(self->w, &items[0].t, 3 * TICK, note));
+	ASSERT_EQ(0, ioctl(twheel_fd(self->w), TWHEEL_IOC_CANCEL, &op));
+	EXPECT_EQ(1, go(self->w, 3 * TICK));
 }
 
 TEST_F(handed, the_descriptor_is_closed_on_exec_and_does_not_block)

@@ -344,10 +344,15 @@ void successor_flush(struct node *n)
 static void successor_time(struct twheel *w, struct twheel_timer *t, uint64_t missed)
 {
 	struct successor *s = TWHEEL_CONTAINER(t, struct successor, timer);
+	enum successor_phase phase = s->phase;
 
 	(void)w;
 	(void)missed;
+	/* It may be this process that was stopped. */
+	hear_successor(&s->fd, EPOLLIN);
 	/* Of SUCC_RESTS successor_flush() sees to it. */
+	if (s->phase != phase)
+		return;
 	if (s->phase == SUCC_STARTS)
 		failed(node_of(s), "it is not ready in time");
 	else if (s->phase == SUCC_TAKES)

@@ -210,13 +210,15 @@ class Node:
                            lambda startup: os.path.join(self.server(startup), ".s.PGSQL.5432"))
         self.server = lambda startup: cluster.pg
         self.conninfo = conninfo or "host=%s port=5432 user=postgres dbname=postgres" % folder
-        self.port = free_port()
+        self.listen = self.port = free_port()
         self.log = os.path.join(cluster.folder, name + ".log")
         self.process = None
 
     def start(self):
         options = ["database=" + self.conninfo, "name=" + self.name, "backend=" + BACKEND,
-                   "listen=127.0.0.1:%d" % self.port, *self.options]
+                   *self.options]
+        if self.listen:    # else it is said otherwise
+            options.append("listen=127.0.0.1:%d" % self.listen)
         args = [self.twheeld] + [arg for o in options for arg in ("-o", o)] + self.more
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(args, stdout=log, stderr=log,

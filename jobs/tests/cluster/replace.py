@@ -5,13 +5,14 @@ import http.client
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
 import threading
 import time
 
-from cluster import BACKEND
+from cluster import BACKEND, Successor, free_port
 from suite import check, load, test
 
 
@@ -284,3 +285,165 @@ def systemd(c):
     if old.poll() is None or listener.recv(256) != b"WATCHDOG=1":
         return "the watchdog is not told"
     return check(c)
+
+
+@test("a predecessor that is stopped while it hands over does not end its successor", nodes=1,
+      slow=True)
+def stopped_predecessor(c):
+    """Wherever that meets it; for longer than a successor has to take over."""
+    node = c.nodes[0]
+    load(c, nr=900, spread_ms=30000)
+    took = 0
+    for i in range(3):
+        successor, begin = node.begin_replace()
+        while "take-over node=" not in node.said(begin):
+            time.sleep(0.0005)
+        old = node.process
+        old.send_signal(signal.SIGSTOP)
+        took += "hand-over" not in node.said(begin)
+        time.sleep(12)
+        old.send_signal(signal.SIGCONT)
+        if not c.wait(lambda: old.poll() is not None, 30):
+            return "it does not end"
+        if successor.poll() is not None:
+            return "the successor has ended"
+        node.process = successor
+    print("# %d times it did not know" % took)
+    return check(c)
+
+
+def open_files(pid):
+    return len(os.listdir("/proc/%d/fd" % pid))
+
+
+def children(pid):
+    with open("/proc/%d/task/%d/children" % (pid, pid), encoding="ascii") as f:
+        return f.read().split()
+
+
+@test("a process that came after many others has no more files open than the second", nodes=1)
+def leaks(c):
+    node = c.nodes[0]
+    nr = []
+    for _ in range(10):
+        if not node.replace() or not c.wait(node.is_ready):
+            return "it is not replaced"
+        c.wait(lambda: "stopped" in node.said())
+        nr.append(open_files(node.process.pid))
+    if max(nr[1:]) > nr[0] + 2:    # connections of this test
+        return "there are %s" % nr
+    if children(node.process.pid):
+        return "it has children"
+    return check(c)
+
+
+@test("a successor may have any other configuration", nodes=1)
+def configurations(c):
+    node = c.nodes[0]
+    path = os.path.join(c.folder, "more.conf")
+    node.kill()
+    node.more = ["-c", path]
+
+    def configure(text):
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+
+    configure("")
+    node.start()
+    c.ready()
+    load(c, nr=3000, spread_ms=20000)
+    for text in ("poll_ms = 100\n", "poll_ms = 60000\n", "max_in_memory = 100\n",
+                 "max_in_memory = 50\npoll_ms = 1000\n", "max_in_memory = 16000000\n",
+                 "url = http://example.org\ndrain_ms = 0\nkeep_days = 1\n", ""):
+        configure(text)
+        if not node.replace():
+            return "it is not replaced after " + repr(text)
+        if text.startswith("url") and not c.wait(lambda: c.sql("select url from twheel.node")
+                                                 == "http://example.org", 10):
+            return "the node has not the new address"
+        time.sleep(0.5)
+    return check(c)
+
+
+@test("a successor that is to listen where somebody else does ends, and all goes on", nodes=2)
+def other_port(c):
+    a, b = c.nodes
+    path = os.path.join(c.folder, "more.conf")
+    a.kill()
+    a.more = ["-c", path]
+    own, a.listen = a.listen, None
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("listen = 127.0.0.1:%d\n" % own)
+    a.start()
+    c.ready()
+    load(c, nr=300, spread_ms=5000)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("listen = 127.0.0.1:%d\n" % b.port)
+    _, begin = a.begin_replace()
+    if not c.wait(lambda: "replace failed=" in a.said(begin), 30):
+        return "nothing is told of it"
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("listen = 127.0.0.1:%d\n" % free_port())
+    if not a.replace():
+        return "then it is not replaced"
+    a.port = int(re.findall(r"http-listens address=127.0.0.1 port=(\d+)", a.said())[-1])
+    return check(c) or ("" if a.is_ready() else "it does not listen")
+
+
+@test("processes that are replaced while other things happen to them lose nothing", slow=True)
+def storm(c):
+    """TWHEEL_SECONDS says for how long."""
+    end = time.monotonic() + float(os.environ.get("TWHEEL_SECONDS", "60"))
+    c.consumer.act = lambda headers, body: time.sleep(random.random()) or random.choice(
+        (200, 200, 200, 500))
+    did = {}
+
+    def one(node):
+        while time.monotonic() < end:
+            time.sleep(random.random())
+            what = random.choice(("nothing", "nothing", "kill old", "kill new", "stop old",
+                                  "stop new", "again", "stall", "cut", "end"))
+            successor, begin = node.begin_replace()
+            time.sleep(random.random() * random.choice((0.01, 0.1, 0.3)))
+            old = node.process
+            if what == "kill old":
+                old.kill()
+            elif what == "kill new":
+                successor.kill()
+            elif what in ("stop old", "stop new"):
+                who = old if what == "stop old" else successor
+                who.send_signal(signal.SIGSTOP)
+                time.sleep(random.random() * 6)
+                who.send_signal(signal.SIGCONT)
+            elif what == "again":
+                old.send_signal(signal.SIGHUP)
+            elif what == "stall":
+                node.proxy.stall(up=random.random() < 0.7, down=random.random() < 0.7)
+                time.sleep(random.random() * 6)
+                node.proxy.go_on()
+            elif what == "cut":
+                node.proxy.cut()
+            elif what == "end":
+                old.send_signal(signal.SIGTERM)
+            # Whichever goes on by itself is the node.
+            c.wait(lambda: "replace failed" in node.said(begin) or old.poll() is not None, 60)
+            pids = [int(pid) for pid in re.findall(r"replace pid=(\d+)", node.said())]
+            alive = [p for p in [old] + [Successor(pid) for pid in pids] if p.poll() is None]
+            if alive:
+                node.process = alive[-1]
+            else:
+                node.start()
+            c.wait(node.is_ready, 60)
+            did[what] = did.get(what, 0) + 1
+
+    threads = [threading.Thread(target=one, args=(node,)) for node in c.nodes]
+    for thread in threads:
+        thread.start()
+    while time.monotonic() < end:
+        node = random.choice(c.nodes)
+        c.submit(node, random.choice(("queue", "http")), 20, random.randrange(5000), 3000)
+        time.sleep(0.2)
+    for thread in threads:
+        thread.join()
+    print("# " + ", ".join("%s: %d" % item for item in sorted(did.items())))
+    return check(c, twice_allowed=True)

@@ -1063,6 +1063,8 @@ bool api_is_idle(const struct node *n)
 		return true;
 	if (api->leaving && api->nr_visitors && boottime_ns() < api->linger_ns)
 		return false;
+	if (api->db.first)
+		return false;
 	for (const struct list *l = api->requests.next; l != &api->requests; l = l->next)
 		if (TWHEEL_CONTAINER(l, struct request, link)->suspended)
 			return false;

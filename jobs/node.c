@@ -51,10 +51,12 @@ int node_start(struct node *n, const struct config *c)
 	return 0;
 }
 
+/* Nothing was asked that is not answered: others may wait to be told of jobs, or services. */
 static bool is_drained(const struct node *n)
 {
-	return !n->fire.db.first && !n->calls.nr && !n->finish.nr && !n->finish.nr_held &&
-	       !n->lease.taking && api_is_idle(n);
+	return !n->fire.db.first && !n->finish.db.first && !n->services.db.first &&
+	       !n->calls.nr && !n->finish.nr && !n->finish.nr_held && !n->lease.taking &&
+	       submit_is_idle(n) && api_is_idle(n);
 }
 
 static void drain_time(struct twheel *w, struct twheel_timer *t, uint64_t missed)

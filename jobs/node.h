@@ -684,6 +684,7 @@ void submit_close(struct node *n);
 void submit_flush(struct node *n);
 void submit_reset(struct node *n);
 bool submit_is_open(const struct node *n);	/* its connections stand */
+bool submit_is_idle(const struct node *n);	/* all is done, and told */
 
 /* -------------------------------------------------------------------- handover.c */
 

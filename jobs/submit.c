@@ -626,6 +626,11 @@ bool submit_is_up(const struct node *n)
 	return n->submit->plain.db.state == DB_UP && clock_is_known(n);
 }
 
+bool submit_is_idle(const struct node *n)
+{
+	return !n->submit->nr_jobs && !n->submit->plain.db.first && !n->submit->keyed.db.first;
+}
+
 bool submit_is_open(const struct node *n)
 {
 	return n->submit->plain.db.state == DB_UP && n->submit->keyed.db.state == DB_UP;

@@ -486,7 +486,7 @@ static const struct given *check(const struct node *n, int fd, size_t *size)
 	struct stat st;
 
 	*size = 0;
-	if (!fstat(fd, &st) && (size_t)st.st_size >= sizeof(*g)) {
+	if (fd >= 0 && !fstat(fd, &st) && (size_t)st.st_size >= sizeof(*g)) {
 		*size = st.st_size;
 		g = mmap(NULL, *size, PROT_READ, MAP_PRIVATE, fd, 0);
 	}

@@ -77,11 +77,12 @@ struct given {
 	struct given_shard shards[NR_SHARDS];
 };
 
-static_assert(sizeof(struct given_shard) == 32);
-static_assert(sizeof(struct given_job) == 48);
-static_assert(sizeof(struct given) == 200 + NR_SHARDS * sizeof(struct given_shard));
-static_assert(sizeof(struct clock_sample) == 24);
-static_assert(sizeof(struct running) == 24);
+static_assert(sizeof(struct given_shard) == 32, "the layout");
+static_assert(sizeof(struct given_job) == 48, "the layout");
+static_assert(sizeof(struct given) == 200 + NR_SHARDS * sizeof(struct given_shard),
+	      "the layout");
+static_assert(sizeof(struct clock_sample) == 24, "the layout");
+static_assert(sizeof(struct running) == 24, "the layout");
 
 /* What is behind it. */
 static inline const struct clock_sample *given_samples(const struct given *g)

@@ -249,7 +249,9 @@ class Node:
         begin = os.path.getsize(self.log)
         self.signal(signal.SIGHUP)
         found = None
-        while not found and self.process.poll() is None:
+        while not found:
+            if self.process.poll() is not None or "replace failed" in self.said(begin):
+                raise RuntimeError("it has not begun")
             time.sleep(0.001)
             found = re.search(r"replace pid=(\d+)", self.said(begin))
         return Successor(int(found.group(1))), begin

@@ -2,6 +2,7 @@
 """A cluster to be broken: a PostgreSQL, nodes that reach it through a proxy each, consumers, and a
 ledger that compares what was promised with what happened."""
 
+import contextlib
 import http.client
 import http.server
 import json
@@ -190,8 +191,9 @@ class Successor:
         return self.returncode
 
     def send_signal(self, number):
-        if self.poll() is None:
-            signal.pidfd_send_signal(self.fd, number)
+        if self.fd is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.fd, number)
 
     def kill(self):
         self.send_signal(signal.SIGKILL)

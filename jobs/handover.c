@@ -154,6 +154,7 @@ static void part(struct node *n)
 	close(s->fd.fd);
 	twheel_cancel(n->loop.wheel, &s->timer);
 	s->phase = SUCC_NONE;
+	s->has_all = false;
 }
 
 /* Ends it, and tells how it ended. */
@@ -216,12 +217,11 @@ static int spawn(struct node *n, int fd)
 	static char found[sizeof(ENVIRONMENT) + 16];
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attr;
-	sigset_t none, all;
+	sigset_t all;
 	char **env;
 	int error;
 
 	snprintf(found, sizeof(found), ENVIRONMENT "=%d", CHILD_FD);
-	sigemptyset(&none);
 	sigfillset(&all);
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, fd, CHILD_FD);

@@ -29,8 +29,19 @@ struct given_shard {
 };
 
 /**
- * struct given_job - a job that is in memory, see struct job
+ * struct given_job - a job that is in memory; all but the timer as of struct job
+ * @id:         of the row
+ * @due_us:     as in the row
  * @expires_ns: of its timer; 0 if it is not armed, as the job is due
+ * @service:    its id
+ * @slack_ms:   how much later it may be
+ * @bytes:      of its payload
+ * @attempt:    how many were begun
+ * @shard:      as in the row
+ * @state:      JOB_DELAY and so on
+ * @flags:      JOB_SKIPS and so on
+ * @heard:      of a notification, and not read yet
+ * @pad:        0
  */
 struct given_job {
 	int64_t id;

@@ -474,8 +474,14 @@ static void forget(struct node *n)
 
 static void stand(struct node *n)
 {
-	n->predecessor.waits = false;
+	struct predecessor *p = &n->predecessor;
+
+	p->waits = false;
 	api_serve(n);
+	/* Connections to where nobody listens any more are to be refused. */
+	if (p->listen_fd >= 0)
+		close(p->listen_fd);
+	p->listen_fd = -1;
 }
 
 /* What can be taken, or NULL, after it was told why. */

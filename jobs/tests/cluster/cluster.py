@@ -205,27 +205,34 @@ class Node:
     def __init__(self, cluster, name, options=(), env=(), conninfo=None, twheeld=TWHEELD):
         self.cluster, self.name, self.options = cluster, name, options
         self.env, self.twheeld = dict(env), twheeld
-        self.more = []    # arguments
+        self.file = {}    # see configure()
         folder = os.path.join(cluster.folder, name)
         os.mkdir(folder)
         self.proxy = Proxy(os.path.join(folder, ".s.PGSQL.5432"),
                            lambda startup: os.path.join(self.server(startup), ".s.PGSQL.5432"))
         self.server = lambda startup: cluster.pg
         self.conninfo = conninfo or "host=%s port=5432 user=postgres dbname=postgres" % folder
-        self.listen = self.port = free_port()
+        self.port = free_port()
         self.log = os.path.join(cluster.folder, name + ".log")
         self.process = None
 
     def start(self):
         options = ["database=" + self.conninfo, "name=" + self.name, "backend=" + BACKEND,
-                   *self.options]
-        if self.listen:    # else it is said otherwise
-            options.append("listen=127.0.0.1:%d" % self.listen)
-        args = [self.twheeld] + [arg for o in options for arg in ("-o", o)] + self.more
+                   "listen=127.0.0.1:%d" % self.port, *self.options]
+        args = [self.twheeld] + [arg for o in options if o.split("=")[0] not in self.file
+                                 for arg in ("-o", o)]
+        if self.file:
+            args += ["-c", self.log + ".conf"]
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(args, stdout=log, stderr=log,
                                             env=dict(os.environ, **self.env))
         return self
+
+    def configure(self, **options):
+        """Has these in a file from its next start on, and not in its arguments."""
+        self.file = options
+        with open(self.log + ".conf", "w", encoding="utf-8") as f:
+            f.writelines("%s = %s\n" % option for option in self.file.items())
 
     def backend(self, what):
         """Process of its connection for that: lease, fire, look, finish, service, submit."""

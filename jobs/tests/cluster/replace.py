@@ -139,18 +139,20 @@ def submits(c):
     return check(c, seconds=30)
 
 
+def reconfigure(node, **options):
+    """Starts it with these in a file, which a successor reads again."""
+    node.signal(signal.SIGTERM)
+    node.process.wait()
+    node.configure(**options)
+    node.start()
+    return node.cluster.ready()
+
+
 @test("a successor whose configuration is wrong ends, and all goes on", nodes=1)
 def wrong_configuration(c):
     node = c.nodes[0]
-    path = os.path.join(c.folder, "more.conf")
-    node.kill()
-    with open(path, "w", encoding="utf-8") as f:
-        f.write("keep_days = 10\n")
-    node.more = ["-c", path]
-    node.start()
-    c.wait(node.is_ready)
-    with open(path, "w", encoding="utf-8") as f:
-        f.write("keep_days = few\n")
+    reconfigure(node, keep_days=10)
+    node.configure(keep_days="few")
     load(c, nr=300, spread_ms=3000)
     process = node.process
     successor, begin = node.begin_replace()
@@ -158,8 +160,7 @@ def wrong_configuration(c):
         return "nothing is told of it"
     if process.poll() is not None or successor.poll() is None:
         return "the wrong one has ended"
-    with open(path, "w", encoding="utf-8") as f:
-        f.write("keep_days = 20\n")
+    node.configure(keep_days=20)
     return check(c) or ("" if node.replace() else "then it is not replaced")
 
 
@@ -389,26 +390,16 @@ def leaks(c):
 @test("a successor may have any other configuration", nodes=1)
 def configurations(c):
     node = c.nodes[0]
-    path = os.path.join(c.folder, "more.conf")
-    node.kill()
-    node.more = ["-c", path]
-
-    def configure(text):
-        with open(path, "w", encoding="utf-8") as f:
-            f.write(text)
-
-    configure("")
-    node.start()
-    c.ready()
+    reconfigure(node, drain_ms=1000)
     load(c, nr=3000, spread_ms=20000)
-    for text in ("poll_ms = 100\n", "poll_ms = 60000\n", "max_in_memory = 100\n",
-                 "max_in_memory = 50\npoll_ms = 1000\n", "max_in_memory = 16000000\n",
-                 "url = http://example.org\ndrain_ms = 0\nkeep_days = 1\n", ""):
-        configure(text)
+    for options in ({"poll_ms": 100}, {"poll_ms": 60000}, {"max_in_memory": 100},
+                    {"max_in_memory": 50, "poll_ms": 1000}, {"max_in_memory": 16000000},
+                    {"url": "http://example.org", "drain_ms": 0, "keep_days": 1}, {}):
+        node.configure(**options)
         if not node.replace():
-            return "it is not replaced after " + repr(text)
-        if text.startswith("url") and not c.wait(lambda: c.sql("select url from twheel.node")
-                                                 == "http://example.org", 10):
+            return "it is not replaced after %s" % options
+        if "url" in options and not c.wait(lambda: c.sql("select url from twheel.node")
+                                           == "http://example.org", 10):
             return "the node has not the new address"
         time.sleep(0.5)
     return check(c)
@@ -417,26 +408,37 @@ def configurations(c):
 @test("a successor that is to listen where somebody else does ends, and all goes on", nodes=2)
 def other_port(c):
     a, b = c.nodes
-    path = os.path.join(c.folder, "more.conf")
-    a.kill()
-    a.more = ["-c", path]
-    own, a.listen = a.listen, None
-    with open(path, "w", encoding="utf-8") as f:
-        f.write("listen = 127.0.0.1:%d\n" % own)
-    a.start()
-    c.ready()
+    reconfigure(a, listen="127.0.0.1:%d" % a.port)
     load(c, nr=300, spread_ms=5000)
-    with open(path, "w", encoding="utf-8") as f:
-        f.write("listen = 127.0.0.1:%d\n" % b.port)
+    a.configure(listen="127.0.0.1:%d" % b.port)
     _, begin = a.begin_replace()
     if not c.wait(lambda: "replace failed=" in a.said(begin), 30):
         return "nothing is told of it"
-    with open(path, "w", encoding="utf-8") as f:
-        f.write("listen = 127.0.0.1:%d\n" % free_port())
+    a.configure(listen="127.0.0.1:%d" % free_port())
     if not a.replace():
         return "then it is not replaced"
     a.port = int(re.findall(r"http-listens address=127.0.0.1 port=(\d+)", a.said())[-1])
     return check(c) or ("" if a.is_ready() else "it does not listen")
+
+
+def is_refused(port):
+    with socket.socket() as s:
+        return s.connect_ex(("127.0.0.1", port)) != 0
+
+
+@test("where a successor does not listen any more nobody does", nodes=1)
+def listens_elsewhere(c):
+    node = c.nodes[0]
+    first, second = node.port, free_port()
+    reconfigure(node, listen="127.0.0.1:%d" % first)
+    node.configure(listen="127.0.0.1:%d" % second)
+    if not node.replace():
+        return "it is not replaced"
+    node.port = second
+    if not c.wait(lambda: is_refused(first), 5):
+        return "somebody listens there still"
+    node.configure(listen="127.0.0.1:%d" % first)
+    return "" if node.replace() else "it cannot listen there again"
 
 
 @test("processes that are replaced while other things happen to them lose nothing", slow=True)

@@ -253,7 +253,9 @@ void successor_start(struct node *n)
 	char how[64];
 	int fds[2], error;
 
-	if (n->draining || (s->phase != SUCC_NONE && s->phase != SUCC_STARTS)) {
+	/* Before this one has taken over there is nothing that it could hand over. */
+	if (n->draining || n->predecessor.waits ||
+	    (s->phase != SUCC_NONE && s->phase != SUCC_STARTS)) {
 		log_warn("replace ignored=%s", n->draining ? "draining" : "\"under way\"");
 		return;
 	}

@@ -441,6 +441,24 @@ def listens_elsewhere(c):
     return "" if node.replace() else "it cannot listen there again"
 
 
+@test("a successor that has not taken over yet is not replaced", nodes=1)
+def not_yet(c):
+    node = c.nodes[0]
+    before = owners(c)
+    c.postgres("stop")
+    successor, begin = node.begin_replace()
+    time.sleep(1)
+    successor.send_signal(signal.SIGHUP)
+    time.sleep(1)
+    c.postgres("start")
+    if not c.wait(lambda: "take-over node=" in node.said(begin), 40):
+        return "it does not take over"
+    node.process = successor
+    if owners(c) != before:
+        return "shards have changed hands"
+    return "" if node.said(begin).count("replace pid=") == 1 else "there are more processes"
+
+
 @test("processes that are replaced while other things happen to them lose nothing", slow=True)
 def storm(c):
     """TWHEEL_SECONDS says for how long."""

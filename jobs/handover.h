@@ -69,7 +69,7 @@ struct given_job {
  * @nr_running: transactions of the last look
  * @nr_jobs:    in order of @due_us
  * @is_joined:  else there is nothing to be handed over
- * @looked_ns:  when the last look began
+ * @look_ns:    when the next look is to begin
  * @capacity:   of the wheel of jobs
  * @shards:     all
  */
@@ -83,7 +83,7 @@ struct given {
 	uint32_t nr_running;
 	uint32_t nr_jobs;
 	uint32_t is_joined;
-	uint64_t looked_ns;
+	uint64_t look_ns;
 	uint64_t capacity;
 	struct given_shard shards[NR_SHARDS];
 };

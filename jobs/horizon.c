@@ -692,7 +692,8 @@ void horizon_give(struct node *n, struct given *g, struct buf *more)
 		g->shards[i].aside_us = l->cursors[i].aside_us;
 	}
 	g->capacity = h->capacity;
-	g->looked_ns = l->began_ns;
+	/* One that is under way begins anew. */
+	g->look_ns = l->under_way ? 0 : twheel_deadline(&h->timer);
 	g->last_us = l->snapshots.last_us;
 	g->nr_running = l->snapshots.nr_running;
 	buf_add(more, l->snapshots.running, g->nr_running * sizeof(*l->snapshots.running));
@@ -719,8 +720,7 @@ static void take_job(struct node *n, const struct given_job *g)
 void horizon_take(struct node *n, const struct given *g)
 {
 	struct look *l = n->horizon.look;
-	uint64_t look_ns = g->looked_ns + n->config->poll_ms * TWHEEL_MSEC;
-	uint64_t now_ns = boottime_ns();
+	uint64_t poll_ns = n->config->poll_ms * TWHEEL_MSEC, now_ns = boottime_ns();
 	uint32_t i;
 
 	for (i = 0; i < NR_SHARDS; i++) {
@@ -730,7 +730,10 @@ void horizon_take(struct node *n, const struct given *g)
 	snapshots_take(&l->snapshots, g->last_us, given_running(g), g->nr_running);
 	for (i = 0; i < g->nr_jobs; i++)
 		take_job(n, &given_jobs(g)[i]);
-	look_in(n, look_ns > now_ns ? look_ns - now_ns : 0);
+	/* The predecessor may have looked more often, and not as far. */
+	if (g->look_ns < now_ns + poll_ns)
+		poll_ns = g->look_ns > now_ns ? g->look_ns - now_ns : 0;
+	look_in(n, poll_ns);
 	if (n->predecessor.is_behind)
 		horizon_look(n);
 }

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 
-from cluster import BACKEND, Successor, free_port
+from cluster import BACKEND, Psql, Successor, free_port
 from suite import check, load, test
 
 
@@ -457,6 +457,38 @@ def not_yet(c):
     if owners(c) != before:
         return "shards have changed hands"
     return "" if node.said(begin).count("replace pid=") == 1 else "there are more processes"
+
+
+@test("a successor that looks more rarely misses nothing until its first look", nodes=1)
+def looks_more_rarely(c):
+    node = c.nodes[0]
+    reconfigure(node, poll_ms=1000)
+    c.submit(node, "queue", 100, 8000, 2000)
+    time.sleep(1)
+    node.configure(poll_ms=60000)
+    if not node.replace():
+        return "it is not replaced"
+    return check(c, seconds=30)
+
+
+@test("a look that is under way when a process is replaced is begun anew", nodes=1,
+      options=("poll_ms=60000",))
+def look_under_way(c):
+    node = c.nodes[0]
+    c.wait(lambda: node.metric("looks_total"))
+    at = time.time() + 3
+    job = c.sql("select twheel.submit('queue', to_timestamp(%f), announce => false)" % at)
+    c.submitted[int(job)] = "queue", at
+    application = Psql(c.conninfo())
+    application.sql("begin; lock twheel.job in access exclusive mode")
+    c.sql("select pg_notify('twheel_job', 'look')")
+    time.sleep(0.5)
+    replaced = node.replace()
+    application.sql("commit")
+    application.close()
+    if not replaced:
+        return "it is not replaced"
+    return check(c, seconds=30)
 
 
 @test("processes that are replaced while other things happen to them lose nothing", slow=True)

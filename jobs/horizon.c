@@ -730,10 +730,14 @@ void horizon_take(struct node *n, const struct given *g)
 	snapshots_take(&l->snapshots, g->last_us, given_running(g), g->nr_running);
 	for (i = 0; i < g->nr_jobs; i++)
 		take_job(n, &given_jobs(g)[i]);
+	/* There may be jobs that did not fit into the memory of the predecessor. */
+	for (i = 0; i < NR_SHARDS; i++)
+		n->horizon.was_full |= lease_owns(n, i) && l->cursors[i].from_us != PG_INFINITY;
 	/* The predecessor may have looked more often, and not as far. */
 	if (g->look_ns < now_ns + poll_ns)
 		poll_ns = g->look_ns > now_ns ? g->look_ns - now_ns : 0;
 	look_in(n, poll_ns);
+	look_if_room(n);
 	if (n->predecessor.is_behind)
 		horizon_look(n);
 }

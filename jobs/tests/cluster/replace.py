@@ -491,6 +491,27 @@ def look_under_way(c):
     return check(c, seconds=30)
 
 
+@test("what did not fit into memory comes as soon as there is room, whoever has it", nodes=1,
+      options=("max_in_memory=100", "poll_ms=60000"))
+def full(c):
+    c.submit(c.nodes[0], "queue", 300, 5000, 1000)
+    if not c.nodes[0].replace():
+        return "it is not replaced"
+    return check(c, seconds=30)
+
+
+@test("there is room for more in a successor, which is looked for at once", nodes=1,
+      options=("poll_ms=60000",))
+def less_full(c):
+    node = c.nodes[0]
+    reconfigure(node, max_in_memory=100)
+    c.submit(node, "queue", 1000, 5000, 1000)
+    node.configure(max_in_memory=10000)
+    if not node.replace():
+        return "it is not replaced"
+    return check(c, seconds=30)
+
+
 @test("processes that are replaced while other things happen to them lose nothing", slow=True)
 def storm(c):
     """TWHEEL_SECONDS says for how long."""

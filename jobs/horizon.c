@@ -721,11 +721,13 @@ void horizon_take(struct node *n, const struct given *g)
 {
 	struct look *l = n->horizon.look;
 	uint64_t poll_ns = n->config->poll_ms * TWHEEL_MSEC, now_ns = boottime_ns();
+	bool aside = false;
 	uint32_t i;
 
 	for (i = 0; i < NR_SHARDS; i++) {
 		l->cursors[i].from_us = g->shards[i].from_us;
 		l->cursors[i].aside_us = g->shards[i].aside_us;
+		aside |= lease_owns(n, i) && g->shards[i].aside_us != PG_INFINITY;
 	}
 	snapshots_take(&l->snapshots, g->last_us, given_running(g), g->nr_running);
 	for (i = 0; i < g->nr_jobs; i++)
@@ -738,6 +740,9 @@ void horizon_take(struct node *n, const struct given *g)
 		poll_ns = g->look_ns > now_ns ? g->look_ns - now_ns : 0;
 	look_in(n, poll_ns);
 	look_if_room(n);
+	/* For which services jobs were set aside is not known: those that still wait are again. */
+	if (aside)
+		horizon_catch_up(n);
 	if (n->predecessor.is_behind)
 		horizon_look(n);
 }

@@ -512,6 +512,21 @@ def less_full(c):
     return check(c, seconds=30)
 
 
+@test("what was set aside, as too much waits for a service, is not forgotten", nodes=1,
+      concurrency=1, timeout_ms=60000)
+def set_aside(c):
+    c.sql("select count(twheel.submit('http', announce => false)) from generate_series(1, 15000)")
+    if not c.wait(lambda: c.nodes[0].metric("looked_jobs_total") >= 15000):
+        return "it does not look"
+    time.sleep(1)
+    if not c.nodes[0].replace():
+        return "it is not replaced"
+    c.sql("update twheel.service set concurrency = 1000, "
+          "version = nextval('twheel.service_version')")
+    done = c.wait(lambda: c.sql("select count(*) from twheel.job") == "0", 120)
+    return "" if done else "%s wait" % c.sql("select count(*) from twheel.job")
+
+
 @test("processes that are replaced while other things happen to them lose nothing", slow=True)
 def storm(c):
     """TWHEEL_SECONDS says for how long."""

@@ -784,6 +784,7 @@ void lease_give(struct node *n, struct given *g, struct buf *more)
 	memcpy(g->node, l->node, sizeof(g->node));
 	memcpy(g->identity, l->identity.is, sizeof(g->identity));
 	g->valid_ns = l->valid_ns;
+	g->nr_nodes = l->nr_nodes;
 	for (i = 0; i < NR_SHARDS; i++) {
 		g->shards[i].is_owned = l->hold[i] == HOLD_OWNED;
 		g->shards[i].fence = l->fence[i];
@@ -807,6 +808,8 @@ void lease_take(struct node *n, const struct given *g)
 	l->nr_samples = i;
 	l->sample = i;
 	__atomic_store_n(&l->valid_ns, g->valid_ns, __ATOMIC_RELAXED);
+	/* Until a beat is answered: limits are divided among so many. */
+	l->nr_nodes = g->nr_nodes;
 	l->joined = true;
 	send_self(n, &rename_node, NULL);
 	send_beat(n);

@@ -527,6 +527,30 @@ def set_aside(c):
     return "" if done else "%s wait" % c.sql("select count(*) from twheel.job")
 
 
+@test("a process that takes over has the part of a service's limits that its node had", nodes=2,
+      concurrency=20, timeout_ms=60000)
+def part_of_limits(c):
+    lock, now, most = threading.Lock(), [0], [0]
+
+    def act(headers, body):
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        time.sleep(2)
+        with lock:
+            now[0] -= 1
+        return 200
+
+    c.consumer.act = act
+    c.submit(c.nodes[0], "http", 60, 0)
+    c.wait(lambda: now[0] == 10)
+    if not c.nodes[0].replace():
+        return "it is not replaced"
+    wrong = check(c)
+    # Those of the process before do not count.
+    return wrong or ("%d calls at a time" % most[0] if most[0] > 20 else "")
+
+
 @test("processes that are replaced while other things happen to them lose nothing", slow=True)
 def storm(c):
     """TWHEEL_SECONDS says for how long."""

@@ -312,9 +312,19 @@ static int memory_of(const struct given *g, const struct buf *more)
 	return -1;
 }
 
+/* When this process will have ended at the latest: it waits for those before it. */
+static uint64_t ends_ns(const struct node *n)
+{
+	uint64_t at_ns = boottime_ns() + TAKE_NS + n->config->drain_ms * TWHEEL_MSEC;
+
+	return at_ns > n->predecessor.ends_ns ? at_ns : n->predecessor.ends_ns;
+}
+
 static void give(struct node *n)
 {
-	struct given g = { .magic = GIVEN_MAGIC, .is_joined = n->lease.joined };
+	struct given g = {
+		.magic = GIVEN_MAGIC, .is_joined = n->lease.joined, .ends_ns = ends_ns(n),
+	};
 	int fds[MAX_FDS] = { -1, horizon_wheel_fd(n) };
 	struct message m = { .said = GIVE, .has_wheel = fds[1] >= 0 };
 	struct buf more = {};
@@ -464,6 +474,11 @@ void predecessor_flush(struct node *n)
 	say_word(p->fd.fd, READY);
 }
 
+bool predecessor_goes_on(const struct node *n)
+{
+	return n->predecessor.fd.events && boottime_ns() < n->predecessor.ends_ns;
+}
+
 /* Nothing more is to come from it. */
 static void forget(struct node *n)
 {
@@ -535,6 +550,7 @@ static void take(struct node *n, const int *fds)
 		return;
 	}
 	close(fds[0]);
+	p->ends_ns = g->ends_ns;
 	adopted = horizon_adopt(n, fds[1], g->capacity);
 	lease_take(n, g);
 	horizon_take(n, g);
@@ -568,8 +584,10 @@ static void hear_predecessor(struct loop_fd *fd, uint32_t events)
 		}
 	}
 	/* If it ended before it could say so nobody knows what it had seen. */
-	if (ret > 0 ? m.said == LOOK : !p->stands)
+	if (ret > 0 ? m.said == LOOK : !p->stands) {
 		horizon_look(n);
+		successor_look(n);
+	}
 	if ((ret < 0 || m.said == STANDS) && !p->stands) {
 		p->stands = true;
 		/* systemd knows by now which process it is. */

@@ -71,6 +71,7 @@ struct given_job {
  * @is_joined:  else there is nothing to be handed over
  * @look_ns:    when the next look is to begin
  * @capacity:   of the wheel of jobs
+ * @ends_ns:    by then the process has ended, and all from which it took over
  * @nr_nodes:   see struct lease
  * @pad:        0
  * @shards:     all
@@ -87,6 +88,7 @@ struct given {
 	uint32_t is_joined;
 	uint64_t look_ns;
 	uint64_t capacity;
+	uint64_t ends_ns;
 	uint32_t nr_nodes;
 	uint32_t pad;
 	struct given_shard shards[NR_SHARDS];
@@ -94,7 +96,7 @@ struct given {
 
 static_assert(sizeof(struct given_shard) == 32, "the layout");
 static_assert(sizeof(struct given_job) == 48, "the layout");
-static_assert(sizeof(struct given) == 208 + NR_SHARDS * sizeof(struct given_shard),
+static_assert(sizeof(struct given) == 216 + NR_SHARDS * sizeof(struct given_shard),
 	      "the layout");
 static_assert(sizeof(struct clock_sample) == 24, "the layout");
 static_assert(sizeof(struct running) == 24, "the layout");

@@ -59,6 +59,12 @@ static bool is_drained(const struct node *n)
 	       submit_is_idle(n) && api_is_idle(n);
 }
 
+/* What comes of calls of the process before this one is told by way of this one. */
+static bool is_between(const struct node *n)
+{
+	return n->successor.phase == SUCC_STANDS && predecessor_goes_on(n);
+}
+
 static void drain_time(struct twheel *w, struct twheel_timer *t, uint64_t missed)
 {
 	struct node *n = TWHEEL_CONTAINER(t, struct node, drain_timer);
@@ -66,7 +72,7 @@ static void drain_time(struct twheel *w, struct twheel_timer *t, uint64_t missed
 	(void)w;
 	(void)missed;
 	amqp_drain(n);
-	if (!is_drained(n) && boottime_ns() < n->drain_until_ns) {
+	if ((!is_drained(n) && boottime_ns() < n->drain_until_ns) || is_between(n)) {
 		loop_arm(&n->loop, t, DRAIN_LOOK_NS, drain_time);
 		return;
 	}

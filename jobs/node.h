@@ -726,12 +726,14 @@ struct successor {
  * @told:      that this one is ready
  * @stands:    it has forgotten all that was handed over, or has ended
  * @is_behind: something was heard meanwhile
+ * @ends_ns:   by then it has ended, if it handed over
  */
 struct predecessor {
 	struct loop_fd fd;
 	uint8_t node[16];
 	int listen_fd;
 	bool waits, told, stands, is_behind;
+	uint64_t ends_ns;
 };
 
 void successor_start(struct node *n);	/* or another one, if it is not ready yet */
@@ -743,6 +745,9 @@ void successor_flush(struct node *n);
 int predecessor_open(struct node *n);
 void predecessor_close(struct node *n);
 void predecessor_flush(struct node *n);
+
+/* Whether it is there still, or one before it, as calls are under way there. */
+bool predecessor_goes_on(const struct node *n);
 
 /** struct metrics - counters since the start; lateness by powers of two of us */
 struct metrics {

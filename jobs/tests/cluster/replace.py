@@ -551,6 +551,27 @@ def part_of_limits(c):
     return wrong or ("%d calls at a time" % most[0] if most[0] > 20 else "")
 
 
+@test("what comes of a call is told to whoever has its job, several processes later", nodes=1,
+      backoff_ms=100, concurrency=100, options=("poll_ms=60000",))
+def told_later(c):
+    def act(headers, body):
+        if headers["Twheel-Attempt"] == "1":
+            time.sleep(4)
+            return 500
+        return 200
+
+    node = c.nodes[0]
+    c.consumer.act = act
+    c.submit(node, "http", 20, 0)
+    c.wait(lambda: len(c.consumer.journal) == 20)
+    for _ in range(3):
+        successor, begin = node.begin_replace()
+        if not c.wait(lambda: "take-over node=" in node.said(begin), 40):
+            return "it is not replaced"
+        node.process = successor
+    return check(c, twice_allowed=True, seconds=30)
+
+
 @test("processes that are replaced while other things happen to them lose nothing", slow=True)
 def storm(c):
     """TWHEEL_SECONDS says for how long."""

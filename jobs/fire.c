@@ -693,7 +693,8 @@ static void flush(struct node *n, struct list *list, const struct db_stmt *stmt,
 
 /*
  * A call of this node ends by a clock that is not set; if it is over by the database's it may be
- * that this one was, by an hour: what comes of it is told soon.
+ * that this one was, by an hour: what comes of it is told soon. So it is of a call of the process
+ * that this one took over from, which may wait to record what came of it.
  */
 static void give_up(struct node *n)
 {
@@ -704,7 +705,8 @@ static void give_up(struct node *n)
 		job = TWHEEL_CONTAINER(over->next, struct job, link);
 		list_del(&job->link);
 		if (job->state == JOB_RUNNING &&
-		    (call_is_under_way(n, job->id) || amqp_is_under_way(n, job->id)))
+		    (call_is_under_way(n, job->id) || amqp_is_under_way(n, job->id) ||
+		     predecessor_goes_on(n)))
 			try_again(n, job, TWHEEL_SEC);
 		else
 			list_add_tail(&n->fire.given_up, &job->link);

@@ -572,6 +572,37 @@ def told_later(c):
     return check(c, twice_allowed=True, seconds=30)
 
 
+def replace_apart(node):
+    """The process that is to take over, whose connections have "geqo" in their startup message."""
+    node.configure(**dict(node.file, database=node.conninfo + " options=-cgeqo=on"))
+    return node.begin_replace()
+
+
+def is_old(what):
+    """Of connections for that of the process before."""
+    return lambda startup: b" " + what in startup and b"geqo" not in startup
+
+
+@test("a result that is late to be recorded is recorded by the process that called", nodes=1,
+      timeout_ms=1000, backoff_ms=1, backoff_max_ms=1)
+def late_result(c):
+    node = c.nodes[0]
+    reconfigure(node, database=node.conninfo, drain_ms=30000)
+    c.submit(node, "http", 1, 500)
+    c.wait(lambda: len(c.consumer.journal) == 1, 30)
+    c.consumer.act = lambda headers, body: time.sleep(0.9) or 200
+    c.submit(node, "http", 10, 2000)
+    c.wait(lambda: len(c.consumer.journal) == 11, 30)
+    node.proxy.stall(down=False, only=is_old(b"finish"))
+    successor, begin = replace_apart(node)
+    if not c.wait(lambda: "take-over node=" in node.said(begin), 40):
+        return "it is not replaced"
+    node.process = successor
+    time.sleep(8)
+    node.proxy.go_on()
+    return check(c)
+
+
 @test("processes that are replaced while other things happen to them lose nothing", slow=True)
 def storm(c):
     """TWHEEL_SECONDS says for how long."""

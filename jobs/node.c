@@ -55,8 +55,8 @@ int node_start(struct node *n, const struct config *c)
 static bool is_drained(const struct node *n)
 {
 	return !n->fire.db.first && !n->finish.db.first && !n->services.db.first &&
-	       !n->calls.nr && !n->finish.nr && !n->finish.nr_held && !n->lease.taking &&
-	       submit_is_idle(n) && api_is_idle(n);
+	       !n->plan.db.first && !n->calls.nr && !n->finish.nr && !n->finish.nr_held &&
+	       !n->lease.taking && submit_is_idle(n) && api_is_idle(n);
 }
 
 /* What comes of calls of the process before this one is told by way of this one. */
@@ -76,6 +76,8 @@ static void drain_time(struct twheel *w, struct twheel_timer *t, uint64_t missed
 		loop_arm(&n->loop, t, DRAIN_LOOK_NS, drain_time);
 		return;
 	}
+	if (!is_drained(n))
+		successor_look(n);
 	log_note("drained calls=%u results=%u", n->calls.nr, n->finish.nr + n->finish.nr_held);
 	loop_stop(&n->loop);
 }

@@ -410,6 +410,8 @@ static void failed(struct node *n, const struct db_stmt *stmt, const struct db_a
 	n->plan.under_way = false;
 	if (a->status == DB_FAILED)
 		log_warn("%s failed=%s", stmt->name, quoted(a->message));
+	/* It may be done. */
+	successor_look(n);
 	look_in(n, FAILED_NS);
 }
 
@@ -512,6 +514,7 @@ static void got_planned(void *arg, const struct db_answer *a)
 	}
 	look_by(n, b->next_us);
 	read_answer(n, b, a->result);
+	successor_look(n);
 	if (b->review)
 		next_review(n);
 	else

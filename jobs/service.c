@@ -347,6 +347,8 @@ static void unparked(void *arg, const struct db_answer *a)
 	l->unparking = false;
 	for (i = 0; i < nr; i++)
 		row_known(n, a->result, i);
+	if (i)
+		successor_look(n);
 	l->unpark_service = nr == UNPARK_PAGE ? db_int(a->result, nr - 1, 3) : 0;
 	l->unpark_id = nr == UNPARK_PAGE ? db_int8(a->result, nr - 1, 1) : 0;
 	if (nr == UNPARK_PAGE)

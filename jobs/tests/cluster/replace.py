@@ -603,6 +603,31 @@ def late_result(c):
     return check(c)
 
 
+@test("what is planned while a process is replaced is not late in the next one", nodes=1,
+      options=("poll_ms=60000",))
+def planned(c):
+    node = c.nodes[0]
+    c.wait(lambda: node.metric("looks_total"))
+    # Has its statement prepared.
+    c.sql("select twheel.schedule('once', 'queue', every => '1 second', count => 1)")
+    c.wait(lambda: c.sql("select count(*) from app.got") == "1")
+    application = Psql(c.conninfo())
+    application.sql("begin; lock twheel.job in share mode")
+    c.sql("select twheel.schedule('s', 'queue', every => '1 second', "
+          "end_at => now() + interval '9 seconds')")
+    successor, begin = node.begin_replace()
+    taken = c.wait(lambda: "take-over node=" in node.said(begin), 40)
+    application.sql("commit")
+    application.close()
+    if not taken:
+        return "it is not replaced"
+    node.process = successor
+    time.sleep(12)
+    nr, late = c.rows("select count(*), count(*) filter (where at > due + interval '3 seconds') "
+                      "from app.got")[0]
+    return "%s came, %s late" % (nr, late) if int(nr) < 10 or late != "0" else ""
+
+
 @test("processes that are replaced while other things happen to them lose nothing", slow=True)
 def storm(c):
     """TWHEEL_SECONDS says for how long."""

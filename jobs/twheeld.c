@@ -88,6 +88,8 @@ static int open_signals(struct process *p)
 	sigset_t set;
 
 	signal(SIGPIPE, SIG_IGN);
+	/* What is handed over may be more than a file may have (handover.c). */
+	signal(SIGXFSZ, SIG_IGN);
 	signal(SIGHUP, SIG_DFL);
 	sigemptyset(&set);
 	sigaddset(&set, SIGHUP);

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -626,6 +627,23 @@ def planned(c):
     nr, late = c.rows("select count(*), count(*) filter (where at > due + interval '3 seconds') "
                       "from app.got")[0]
     return "%s came, %s late" % (nr, late) if int(nr) < 10 or late != "0" else ""
+
+
+@test("a process that may not write, nor start another one, goes on", nodes=1)
+def may_not(c):
+    node = c.nodes[0]
+    load(c, nr=3000, spread_ms=8000)
+    for limit, to in (resource.RLIMIT_FSIZE, 65536), (resource.RLIMIT_NOFILE, 5):
+        before = resource.prlimit(node.process.pid, limit)
+        resource.prlimit(node.process.pid, limit, (to, before[1]))
+        begin = os.path.getsize(node.log)
+        node.signal(signal.SIGHUP)
+        if not c.wait(lambda: "replace failed=" in node.said(begin), 30):
+            return "nothing is told of it"
+        resource.prlimit(node.process.pid, limit, before)
+        if node.process.poll() is not None:
+            return "it has ended"
+    return check(c) or ("" if node.replace() else "then it is not replaced")
 
 
 @test("processes that are replaced while other things happen to them lose nothing", slow=True)

@@ -273,6 +273,8 @@ void successor_start(struct node *n)
 	if (error) {
 		log_error("replace failed=%s", getpid() == 1 ? "\"as process 1 it cannot end\"" :
 			  quoted(strerror(error)));
+		/* It was told that another one was being started. */
+		sd_notify(0, "READY=1");
 		return;
 	}
 	log_note("replace pid=%d", s->pid);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Processes that are replaced by others, on SIGHUP."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -644,6 +645,29 @@ def may_not(c):
         if node.process.poll() is not None:
             return "it has ended"
     return check(c) or ("" if node.replace() else "then it is not replaced")
+
+
+@test("systemd is told that all goes on if there is no program to start any more", nodes=1)
+def no_program(c):
+    node = c.nodes[0]
+    path = os.path.join(c.folder, "notify")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    listener.bind(path)
+    listener.settimeout(20)
+    node.env = dict(node.env, NOTIFY_SOCKET=path)
+    install(c, node, "time.sleep(60)")
+    listener.recv(256)
+    node.begin_replace()
+    os.unlink(node.twheeld)
+    begin = os.path.getsize(node.log)
+    node.signal(signal.SIGHUP)
+    if not c.wait(lambda: "replace failed=" in node.said(begin), 20):
+        return "nothing is told of it"
+    told = [listener.recv(256)]
+    listener.settimeout(2)
+    with contextlib.suppress(TimeoutError):
+        told.append(listener.recv(256))
+    return "" if told[-1] == b"READY=1" else "it was told %s" % told
 
 
 @test("processes that are replaced while other things happen to them lose nothing", slow=True)

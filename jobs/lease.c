@@ -647,6 +647,7 @@ static void joined(void *arg, const struct db_answer *a)
 	if (a->status != DB_DONE || n->draining)
 		return;
 	n->lease.joined = true;
+	n->lease.untold = false;
 	n->metrics.joins++;
 	log_note("join node=%s name=%s", n->lease.text, quoted(n->config->name));
 	send_beat(n);
@@ -663,6 +664,24 @@ static void send_self(struct node *n, const struct db_stmt *stmt, db_fn *fn)
 	db_add_int4(&p, SCHEMA_MIN);
 	db_add_int4(&p, SCHEMA_MAX);
 	db_query(&n->lease.db, stmt, &p, fn, n);
+}
+
+/* Of the new configuration. */
+static const struct db_stmt rename_node = {
+	.name = "rename",
+	.sql = "update twheel.node set name = $2, url = $3, schema_min = $4, schema_max = $5 "
+	       "where node = $1",
+	.types = { PG_UUID, PG_TEXT, PG_TEXT, PG_INT4, PG_INT4 },
+};
+
+static void renamed(void *arg, const struct db_answer *a)
+{
+	struct node *n = arg;
+
+	if (a->status == DB_FAILED)
+		log_warn("rename failed=%s", quoted(a->message));
+	if (a->status == DB_DONE)
+		n->lease.untold = false;
 }
 
 static void identified(void *arg, const struct db_answer *a)
@@ -699,6 +718,8 @@ static void identified(void *arg, const struct db_answer *a)
 		send_self(n, &join, joined);
 		return;
 	}
+	if (l->untold)
+		send_self(n, &rename_node, renamed);
 	/* What was announced meanwhile was not heard. */
 	horizon_look(n);
 	plan_look(n);
@@ -767,14 +788,6 @@ static void lease_notify(void *arg, const char *channel, const char *payload)
 
 /* ------------------------------------------------------------------ handing over */
 
-/* Of the new configuration. */
-static const struct db_stmt rename_node = {
-	.name = "rename",
-	.sql = "update twheel.node set name = $2, url = $3, schema_min = $4, schema_max = $5 "
-	       "where node = $1",
-	.types = { PG_UUID, PG_TEXT, PG_TEXT, PG_INT4, PG_INT4 },
-};
-
 /* What is being given away is not handed over: beats tell what comes of it. */
 void lease_give(struct node *n, struct given *g, struct buf *more)
 {
@@ -811,7 +824,8 @@ void lease_take(struct node *n, const struct given *g)
 	/* Until a beat is answered: limits are divided among so many. */
 	l->nr_nodes = g->nr_nodes;
 	l->joined = true;
-	send_self(n, &rename_node, NULL);
+	l->untold = true;
+	send_self(n, &rename_node, renamed);
 	send_beat(n);
 	plan_own(n);
 }

@@ -110,6 +110,7 @@ struct clock_sample {
  * @identity:   of the database and its cluster, to notice that it is another one; the other
  *              connections have no other
  * @joined:     its row is in the table
+ * @untold:     that row is still that of the process before
  * @beating:    a beat is under way
  * @taking:     a statement about who owns what is under way
  * @again:      another one is wanted soon after that
@@ -135,7 +136,7 @@ struct lease {
 	uint8_t node[16];
 	char text[37];
 	struct db_identity identity;
-	bool joined, beating, taking, again;
+	bool joined, untold, beating, taking, again;
 	uint64_t valid_ns;
 	uint64_t sent_ns;
 	enum hold hold[NR_SHARDS];

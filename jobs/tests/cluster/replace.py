@@ -670,6 +670,29 @@ def no_program(c):
     return "" if told[-1] == b"READY=1" else "it was told %s" % told
 
 
+@test("a node has the address of its new configuration, though its connection is cut", nodes=1)
+def renamed(c):
+    node = c.nodes[0]
+    reconfigure(node, url="http://a.example.org")
+    node.configure(url="http://b.example.org")
+    application = Psql(c.conninfo())
+    application.sql("begin; select from twheel.node for update")
+    successor, begin = node.begin_replace()
+    taken = c.wait(lambda: "take-over node=" in node.said(begin), 40)
+    node.proxy.cut()
+    time.sleep(0.1)
+    c.sql("select pg_terminate_backend(pid) from pg_stat_activity "
+          "where application_name like 'twheeld % lease'")
+    application.sql("commit")
+    application.close()
+    if not taken:
+        return "it is not replaced"
+    node.process = successor
+    if not c.wait(lambda: c.sql("select url from twheel.node") == "http://b.example.org", 10):
+        return "it has that of before: " + c.sql("select url from twheel.node")
+    return check(c)
+
+
 @test("processes that are replaced while other things happen to them lose nothing", slow=True)
 def storm(c):
     """TWHEEL_SECONDS says for how long."""

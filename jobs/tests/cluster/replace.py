@@ -694,7 +694,8 @@ def renamed(c):
     return check(c)
 
 
-@test("processes that are replaced while other things happen to them lose nothing", slow=True)
+@test("processes that are replaced while other things happen to them lose nothing", slow=True,
+      backoff_max_ms=5000)
 def storm(c):
     """TWHEEL_SECONDS says for how long."""
     end = time.monotonic() + float(os.environ.get("TWHEEL_SECONDS", "60"))
@@ -737,7 +738,11 @@ def storm(c):
                 node.process = alive[-1]
             else:
                 node.start()
-            c.wait(node.is_ready, 60)
+            # One that was killed may take a moment to end.
+            c.wait(lambda: node.is_ready() or node.process.poll() is not None, 60)
+            if node.process.poll() is not None:
+                node.start()
+                c.wait(node.is_ready, 60)
             did[what] = did.get(what, 0) + 1
 
     threads = [threading.Thread(target=one, args=(node,)) for node in c.nodes]

@@ -692,8 +692,8 @@ void horizon_give(struct node *n, struct given *g, struct buf *more)
 		g->shards[i].aside_us = l->cursors[i].aside_us;
 	}
 	g->capacity = h->capacity;
-	/* One that is under way begins anew. */
-	g->look_ns = l->under_way ? 0 : twheel_deadline(&h->timer);
+	/* One that is under way begins anew, one that is wanted is not put off. */
+	g->look_ns = l->under_way || l->again ? 0 : twheel_deadline(&h->timer);
 	g->last_us = l->snapshots.last_us;
 	g->nr_running = l->snapshots.nr_running;
 	buf_add(more, l->snapshots.running, g->nr_running * sizeof(*l->snapshots.running));

@@ -330,7 +330,8 @@ def wrong_successors(c):
     node = c.nodes[0]
     install(c, node, None)
     load(c, nr=600, spread_ms=8000)
-    for act in ("say(TAKEN); time.sleep(60)", "say(LOOK); time.sleep(60)", "say(77); time.sleep(60)",
+    for act in ("say(TAKEN); time.sleep(60)", "say(LOOK); time.sleep(60)",
+                "say(77); time.sleep(60)",
                 "s.send(b'x'); time.sleep(60)", "s.send(bytes(100)); time.sleep(60)",
                 "say(READY); hear(); say(READY); time.sleep(60)",
                 "say(READY); hear(); say(HELLO); time.sleep(60)", "say(READY); hear()",

@@ -515,7 +515,9 @@ static void next_page(struct node *n)
 		looked(n);
 		return;
 	}
-	l->limit = PAGE_ROWS / shards.nr;
+	/* Of each shard what is due first: the others have room as well. */
+	l->limit = n->config->max_in_memory < PAGE_ROWS ? n->config->max_in_memory : PAGE_ROWS;
+	l->limit = l->limit > shards.nr ? l->limit / shards.nr : 1;
 	db_add_array(&p, &shards, PG_INT2);
 	db_add_array(&p, &dues, PG_TIMESTAMPTZ);
 	db_add_array(&p, &ids, PG_INT8);

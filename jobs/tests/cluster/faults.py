@@ -502,6 +502,21 @@ def replace(c, how):
     return sorted((at[job] - c.submitted[job][1]) * 1000 for job in jobs if job in at)
 
 
+@test("memory that has room for few jobs has those that are due first", nodes=1,
+      options=("max_in_memory=200", "poll_ms=60000"))
+def due_first(c):
+    c.wait(lambda: c.nodes[0].metric("looks_total"))
+    now = time.time()
+    for nr, at in (500, now + 15), (50, now + 5):
+        for (job,) in c.rows("select twheel.submit('queue', to_timestamp(%f), announce => false) "
+                             "from generate_series(1, %d)" % (at, nr)):
+            c.submitted[int(job)] = "queue", at
+    c.sql("select pg_notify('twheel_job', 'look')")
+    wrong = check(c, seconds=30)
+    late = c.sql("select count(*) from app.got where at > due + interval '9 seconds'")
+    return wrong or ("" if late == "0" else "%s were late" % late)
+
+
 @test("a node that is replaced while it has many jobs in memory loses nothing", nodes=1, slow=True,
       options=("poll_ms=60000",))
 def replaced(c):
